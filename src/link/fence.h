@@ -32,7 +32,7 @@ static inline bool sc_fence_is_unread(struct sc_peer *peer, uint64_t line)
 {
 	if (peer->order.taken >= line || peer->tx.head >= line)
 		return false;
-	/* with the next record, a head that is out of range ends the connection */
+	/* the next record ends the connection if the head is out of range */
 	return sc_ring_refresh(&peer->tx) || peer->tx.head < line;
 }
 

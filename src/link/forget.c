@@ -42,7 +42,7 @@ static bool is_last_of_source(const struct sc_peer *peer)
 	return peer->of_source.next == peer->of_source.prev;
 }
 
-/* Marks the sources of queued completions. Returns their number. */
+/* Marks the sources of completions. Returns how many completions there are. */
 static size_t mark_sources_of(const struct sc_comp_ring *cq)
 {
 	for (size_t at = cq->head; at != cq->tail; at++) {
@@ -54,7 +54,7 @@ static size_t mark_sources_of(const struct sc_comp_ring *cq)
 	return cq->tail - cq->head;
 }
 
-/* Marks the sources that posted receives name. Returns the number of receives. */
+/* Marks the sources of receives. Returns how many receives there are. */
 static size_t mark_named_by(const struct sc_match *queue)
 {
 	size_t count = 0;

@@ -37,7 +37,7 @@
 
 /* ---- the owner ---- */
 
-/* Takes the oldest `buffers` off the buffers that may come back with a message. */
+/* Takes the oldest `buffers` off those that may come back with a message. */
 static inline void sc_hold_returnables_drop(struct sc_peer *peer, uint32_t buffers)
 {
 	struct sc_returnables *returnables = &peer->bounce.returnables;
@@ -87,9 +87,9 @@ static inline void sc_hold_end(struct sc_peer *peer)
 bool sc_hold_may_slow(struct sc_peer *peer);
 
 /*
- * Holds a connected peer's buffer that has been read and may come back with a message. `behind`: the line of the ring
- * behind its record. False: the caller gives the buffer back as others. An endpoint whose messages never go the short
- * way (tx.c) holds none.
+ * Holds a connected peer's buffer that has been read and may come back with a message. `behind`: the line behind its
+ * record. False: the caller gives it back as others. An endpoint whose messages never go the short way (tx.c) holds
+ * none.
  */
 static inline bool sc_hold_begin(struct sc_peer *peer, uint16_t buf, uint64_t behind)
 {
@@ -110,10 +110,10 @@ static inline bool sc_hold_begin(struct sc_peer *peer, uint16_t buf, uint64_t be
 }
 
 /*
- * Takes the last `buffers` of the held buffers for a message, which also tells how far the ring has been read. There
- * are that many. Those before them go back with it. The caller writes all records of the message before it does
- * anything else with the peer: a head that it publishes in between gives back the other buffers. The array is valid
- * until another buffer is held.
+ * Takes the last `buffers` held buffers, which are there, for a message, which also tells how far the ring has been
+ * read. Those before them go back with it. The caller writes all its records before it does anything else with the
+ * peer: a head that it tells in between gives back what is still to come. The array is valid until another buffer is
+ * held.
  */
 static inline const uint16_t *sc_hold_take(struct sc_peer *peer, uint32_t buffers)
 {

@@ -20,15 +20,12 @@
 #include "base/iov.h"
 #include "link/peer.h"
 
-/*
- * After being short of buffers, or of lines, this many times, an endpoint that got no memory for more asks for it
- * again.
- */
+/* An endpoint that got no memory for more buffers, or lines, asks again after it has been short of them so often. */
 #define AGAIN 1024
 
 /*
  * Returns how many buffers that the peer's head has passed may still come back with a message. The head passes them in
- * either case, but the message is in the ring before that: when no record of the peer is unread, there is no message.
+ * any case; but the message is in the ring before that, so there is none once nothing of the peer's is unread.
  */
 static uint32_t returning(struct sc_peer *peer)
 {
@@ -53,7 +50,7 @@ static void take_back(struct sc_peer *peer, uint32_t newest)
 	sc_record_judge(peer, newest);
 }
 
-/* Writes the record that says where the next records are; the ring has space for it. */
+/* Says where the next records are; the ring has space for that. */
 static void put_continue(struct sc_peer *peer, uint32_t where)
 {
 	static const uint64_t words[7];
@@ -61,7 +58,7 @@ static void put_continue(struct sc_peer *peer, uint32_t where)
 	sc_record_put(peer, SC_ABI_CONTINUE, 0, where, words);
 }
 
-/* After the record that leaves a buffer: the buffer comes back when the reader has read that record. */
+/* Call this after the record that leaves a buffer: the buffer comes back when that record has been read. */
 static void leave(struct sc_peer *peer)
 {
 	if (sc_ring_overflows(&peer->tx))
@@ -92,13 +89,12 @@ static int refresh(struct sc_peer *peer)
 }
 
 /*
- * A ring grows after this many lines even if it has never been full: once in each lap the writer asks how far the
- * reader is, and the reader says so, and each time a line goes between their processors (docs/MEASUREMENTS.md, "Length
- * of a ring").
+ * A ring that has written this many lines grows even if it was never full: in each lap its writer asks how far it is
+ * read, and the reader says so, and a line goes between their processors (docs/MEASUREMENTS.md, "Length of a ring").
  */
 #define BUSY_LINES 1024
 
-/* Tells whether the ring should grow to all its lines: it has no space for `lines`, or is a busy one. */
+/* Tells whether the ring should have all its lines: it has no space for `lines`, or is a busy one. */
 static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
 {
 	return !sc_ring_overflows(tx) && tx->at.count == SC_ABI_RING_FIRST &&
@@ -106,8 +102,8 @@ static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
 }
 
 /*
- * Grows such a ring as soon as that is allowed. Without memory the ring keeps its lines, and asks again after it has
- * been full many times.
+ * Grows such a ring as soon as it may. Without memory the ring keeps its lines, and asks again after it has often been
+ * full.
  */
 static void ring_grow(struct sc_peer *peer, uint32_t lines)
 {
@@ -132,8 +128,8 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 }
 
 /*
- * Tries without space, while the reader does not move, before the ring overflows: docs/MEASUREMENTS.md, "Overflow of a
- * ring". A reader that looks frees lines sooner, and a short ring stays in the processors' caches.
+ * Tries without space, while the reader stays where it is, before the ring overflows: docs/MEASUREMENTS.md, "Overflow
+ * of a ring". A reader that looks frees lines sooner, and a short ring stays in the processors' caches.
  */
 #define OVERFLOWS_AFTER 256
 
@@ -209,8 +205,8 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
 }
 
 /*
- * Takes back what peers have read. Gives up a peer whose head is out of range: it gives nothing back any more, all
- * peers, itself too, wait for its buffers, and perhaps no later record to it would show the error.
+ * Takes back what peers have read. Gives up a peer whose head is out of range: it gives nothing back any more, while
+ * all peers wait for its buffers, and perhaps no later record to it would show the error.
  */
 static void collect(struct sc_ep *ep)
 {
@@ -225,8 +221,8 @@ static void collect(struct sc_ep *ep)
 }
 
 /*
- * Gives memory to twice as many buffers. Without memory the endpoint goes on with the buffers that it has, and asks
- * again after it has been short of buffers many times.
+ * Gives memory to twice as many buffers. Without memory the endpoint keeps those that it has, and asks again after it
+ * has often been short of them.
  */
 bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
 {
@@ -245,7 +241,7 @@ bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(pool, buffers);
 }
 
-/* The next record to the peer reports a head that is out of range. */
+/* The next record reports a head that is out of range. */
 void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 {
 	if (sc_ring_refresh(&peer->tx))
@@ -256,8 +252,8 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 
 /*
  * Finds more buffers with memory. First takes back what peers have read: messages that are answered one by one need no
- * more buffers than that. If some are still lent, more messages will come, so more buffers get memory: each look at how
- * far a peer has read takes a line from its processor.
+ * more. If some are still lent, more messages will come, so more buffers get memory: each look at how far a peer has
+ * read takes a line from its processor.
  */
 static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
 {
@@ -269,7 +265,7 @@ static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(pool, buffers);
 }
 
-/* Asks now and then whether there is memory for more buffers, after there was none. */
+/* Asks now and then for memory for more buffers, after there was none. */
 static void ask_again(struct sc_ep *ep)
 {
 	struct sc_pool *pool = &ep->pool;

@@ -12,9 +12,9 @@
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines);
 
 /*
- * Finds space for a record of `lines` lines in the peer's ring, or in the buffer that it has overflowed into. -EAGAIN:
- * there is none; -EPROTO: the peer has been given up. The function may write a record that says that the ring has
- * grown, overflows or resumes, so the caller reserves lines and lends buffers only after it.
+ * Finds space for a record of `lines` lines in the peer's ring, or in what it overflows into. -EAGAIN: there is none;
+ * -EPROTO: the peer has been given up. The call may write a record that says that the ring has grown, overflows or
+ * resumes, so the caller reserves lines and lends buffers after it.
  */
 static inline int sc_record_room(struct sc_peer *peer, uint32_t lines)
 {
@@ -27,8 +27,8 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
 
 /*
  * Tells whether this peer may be lent `buffers` bounce buffers, with `reserve` left free besides. True holds for the
- * next records, if they take no more than that together. False: not now, or the peer has just been given up. Either
- * call may have given up other peers.
+ * next records, if they take no more together. False: not now, or the peer has just been given up. Other peers may have
+ * been given up in either case.
  */
 bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve);
 
@@ -46,10 +46,7 @@ static inline bool sc_record_grow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(&ep->pool, buffers) || sc_record_grow_slow(ep, buffers);
 }
 
-/*
- * Lends buffers for `size` bytes with the next record: sets their numbers, and a vector of their memory. Returns how
- * many.
- */
+/* Lends buffers for `size` bytes with the next record: sets their numbers, and a vector of them. Returns how many. */
 uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS],
 			struct iovec iov[SC_ABI_RECORD_BUFS]);
 
@@ -80,9 +77,8 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers);
 
 /*
  * After the commit of records with `buffers` loans: takes back what the peer has read of earlier ones, so that few
- * buffers are used again and again, and stay in the processors' caches. Not for each record, because the line with the
- * peer's head comes from the peer's processor, and goes back there when the peer reads on: docs/MEASUREMENTS.md,
- * "Buffers asked back".
+ * buffers are in use, and stay in the processors' caches. Not for each record, because the line with the peer's head
+ * comes from the peer's processor, and goes back there when it reads on: docs/MEASUREMENTS.md, "Buffers asked back".
  */
 static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 {
@@ -104,8 +100,7 @@ static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 
 /*
  * Takes back the oldest returnable buffer, after the message, or the part of one, in it has been read. The peer has
- * read all records up to the one that the buffer was lent with. The buffer is lent next, because its lines are in this
- * cache.
+ * read all records up to the one that it was lent with. It is lent next, because its lines are in this cache.
  */
 static inline __attribute__((always_inline)) void sc_record_returned(struct sc_peer *peer)
 {

@@ -30,10 +30,10 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
 }
 
 /*
- * Up to SC_ROUTE_SMALL bytes, each operation may be delegated. Above that, no get and no operation of a stream is, and
- * a put only if that is faster for this peer. But behind delegated operations that have not ended each is: the peer
- * will take those soon, and this process would have to withdraw them. The cost of buffers is known after some large
- * ones have been filled for this peer. Until then puts are delegated, which fills some.
+ * Above SC_ROUTE_SMALL bytes, no get and no operation of a stream is delegated, and a put only if that is faster for
+ * this peer. But behind delegated operations that have not ended each is: the peer will take those soon, and this
+ * process would have to withdraw them. The cost of buffers is known after some large ones have been filled for this
+ * peer; until then puts are delegated, which fills some.
  */
 static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_route_costs *costs)
 {

@@ -6,7 +6,7 @@
 
 /* core.h has the functions that applications call. */
 
-/* Prepares the endpoint's own queue, in memory of the endpoint. -ENOMEM. */
+/* Makes the endpoint's own queue, in its memory. -ENOMEM. */
 int sc_rxq_init(struct sc_rxq *rxq, size_t size);
 void sc_rxq_fini(struct sc_rxq *rxq);
 
@@ -18,15 +18,12 @@ struct sc_source *sc_rxq_source_find(const struct sc_rxq *rxq, const char *addr)
 void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source);
 
 /*
- * sc_source.error of a source that has neither come nor been sent anything: the first receive that is directed to it
- * connects to it (sc_peer_expect()). Positive, because it is no error.
+ * sc_source.error of a source that has neither come nor been sent anything: the first receive from it connects to it
+ * (sc_peer_expect()). Positive, as it is no error.
  */
 #define SC_SOURCE_UNMET 1
 
-/*
- * sc_source_meet(): the peer is connected. sc_source_part(): it is lost, with `error` (negative errno), or this
- * endpoint closes, with 0.
- */
+/* The peer is connected; it is lost with `error` (negative errno), or this endpoint closes, with 0. */
 static inline void sc_source_meet(struct sc_peer *peer)
 {
 	if (peer->source->error == SC_SOURCE_UNMET)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * turn.c: puts the completions of sends, puts and gets into the order of the calls, for an endpoint that asks for it
+ * turn.c: completions of sends and one-sided operations in the order of the calls, of an endpoint that asks for it
  * (SC_ORDER_COMPLETE).
  *
  * An operation takes a turn when it is posted, behind the earlier ones to the same peer. When it ends, the turn keeps
@@ -8,7 +8,7 @@
  * turn; then the operation holds it until it ends, here or with its peer. So no turn stays behind, and all completions
  * come out. Counters do not wait.
  *
- * Private memory of the endpoint's thread; no other process sees it, and no death changes it.
+ * Private memory of the endpoint's thread; no other process sees it, whenever one dies.
  */
 #include "link/turn.h"
 

@@ -13,14 +13,14 @@ static inline int sc_turn_take(struct sc_peer *peer)
 	return peer->ep->order & SC_ORDER_COMPLETE && peer->ep->tx_cq ? sc_turn_take_slow(peer) : 0;
 }
 
-/* Drops that turn, because the operation has not been posted after all. */
+/* Drops that turn: the operation has not been posted. */
 static inline void sc_turn_drop(struct sc_peer *peer)
 {
 	if (__builtin_expect(peer->order.turn != NULL, 0))
 		sc_turn_drop_slow(peer);
 }
 
-/* Passes that turn to the operation. */
+/* Gives that turn to the operation. */
 static inline struct sc_turn *sc_turn_pass(struct sc_peer *peer)
 {
 	struct sc_turn *turn = peer->order.turn;

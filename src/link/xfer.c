@@ -19,7 +19,9 @@
 #include "link/record.h"
 #include "link/review.h"
 
-/* Looks at a peer's chunks in hand between two looks at whether it lives, which cost as much as 100 of the others. */
+/*
+ * Looks at a peer's chunks in hand between two looks at whether it lives: one of those costs as much as 100 of these.
+ */
 #define LOOKS 1024
 
 /* ---- opener ---------------------------------------------------------------------------------- */

@@ -47,8 +47,8 @@ struct sc_xfer_offer {
 bool sc_xfer_may_open(struct sc_peer *peer);
 
 /*
- * Begins to share a copy with the peer, and tells the peer. False: not now, because the ring is full or too many copies
- * are shared. Nothing has changed then, except that the search for space may have given up the peer.
+ * Begins to share a copy with the peer, and tells it. False: not now, the ring is full or too many copies are shared.
+ * Nothing has changed then, except that the search for space may have given up the peer.
  */
 bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_offer *offer);
 
@@ -59,9 +59,9 @@ int sc_xfer_take(struct sc_peer *peer, struct sc_share *share, struct sc_share_p
 void sc_xfer_stop(struct sc_peer *peer, struct sc_share *share);
 
 /*
- * Call this when nothing is left to take. 0: the joiner has ended, and the opener copies *undone, if undone->len is not
- * 0. Positive: the joiner has chunks in hand. Negative errno: the peer has broken the rules and is given up. A peer
- * that is found dead is lost.
+ * When nothing is left to take. 0: the joiner has ended, and the opener copies *undone, if undone->len is not 0.
+ * Positive: the joiner has chunks in hand. Negative errno: the peer has broken the rules and is given up. A dead peer
+ * is lost.
  */
 int sc_xfer_settle(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *undone);
 
@@ -74,7 +74,7 @@ int sc_xfer_settle(struct sc_peer *peer, struct sc_share *share, struct sc_share
  */
 bool sc_xfer_is_over(struct sc_peer *peer, struct sc_share *share);
 
-/* Ends a share that the joiner copies no more of, or has broken the rules of. */
+/* Ends the share: the joiner copies no more of it, or has broken the rules. */
 void sc_xfer_leave(struct sc_peer *peer, struct sc_share *share);
 
 /* ---- joiner ---------------------------------------------------------------------------------- */
