@@ -98,10 +98,7 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		return peer->error;
 	ret = peer->link == SC_LINK_DOWN ? 0 : sc_peer_attach(peer);
 	if (ret == -ECONNREFUSED) {
-		/*
-		 * it has closed or died meanwhile; what it has left in our memory, and in its own, can still be
-		 * delivered
-		 */
+		/* it has closed or died meanwhile; messages in our memory, and in its own, can still be delivered */
 		attach_left(peer);
 		ret = 0;
 	}

@@ -9,8 +9,9 @@
  *
  * The owner decides which buffers may be held (SC_ABI_F_RETURNABLE): for each peer those of one message at a time, a
  * record for each buffer, while the owner has enough of them left. So it knows which buffers the peer may write to, and
- * takes no others for a message. It lends those to no other peer before it has read the message, or knows that there is
- * none: it believes a head that has passed them when nothing of the peer's is unread (record.c), or the peer has gone.
+ * takes no others for a message. It lends those to no other peer before it has read the message, or the peer has gone,
+ * or it knows that there is no message: a head that has passed them proves that once nothing of the peer's is unread
+ * (record.c).
  *
  * The buffers come back in the order in which they were lent. A message in fewer buffers is in the last of them, and
  * gives back those before it. The record of a part gives back its own buffer and those before it, and no others, though

@@ -20,7 +20,10 @@
 #include "base/iov.h"
 #include "link/peer.h"
 
-/* An endpoint that got no memory for more buffers, or lines, asks again after it has been short of them so often. */
+/*
+ * An endpoint that got no memory for more buffers, or lines, asks again after it has been short of them this many
+ * times.
+ */
 #define AGAIN 1024
 
 /*
@@ -50,7 +53,7 @@ static void take_back(struct sc_peer *peer, uint32_t newest)
 	sc_record_judge(peer, newest);
 }
 
-/* Says where the next records are; the ring has space for that. */
+/* Writes where the next records are; the ring has space for that. */
 static void put_continue(struct sc_peer *peer, uint32_t where)
 {
 	static const uint64_t words[7];

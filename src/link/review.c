@@ -22,7 +22,7 @@
 /* Peers that one look for a watched peer passes over: they are not attached, or gone. */
 #define WATCH_PASSES 64
 #define GLANCE_PASSES 2
-/* A given-up peer that was seen to run so often, so far apart, has ended its copy in hand. */
+/* A given-up peer that was seen to run RUNS times, RUNS_APART apart, has ended its copy in hand. */
 #define RUNS 200
 #define RUNS_APART 100000000 /* nanoseconds */
 /*
