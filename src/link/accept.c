@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * accept.c: this endpoint lets in the peers that have claimed a slot of its segment, or tells them why not; it reads what
- * departed peers have left, and takes back the slots of those that died before they were let in. See peer.h.
+ * accept.c: this endpoint lets in the peers that have claimed a slot of its segment, or tells them why not. It reads
+ * what departed peers have left, and takes back the slots of those that died before they were let in. See peer.h.
  *
- * Everything in a slot is written by the peer: its address is checked against its claim and against the segment of
- * that name, before anything else is believed.
+ * The peer writes everything in a slot. This endpoint checks the address there against the claim and against the
+ * segment of that name, before it believes anything else.
  */
 #include "link/accept.h"
 
@@ -21,20 +21,17 @@
 #include "shm/attach.h"
 #include "shm/memory.h"
 
-/*
- * The time between two tries to let in a peer for which there was no memory or descriptor, for an endpoint that polls
- * or sleeps.
- */
+/* The time between two tries to let in a peer when memory or descriptors are short, if the endpoint polls or sleeps. */
 #define LATER 20000000 /* nanoseconds */
 
-/* The answer to a claim whose slot cannot be written to: in the claim itself. */
+/* Answers in the claim itself, because the slot has no memory for an answer. */
 static void refuse_claim(struct sc_ep *ep, uint32_t index, uint64_t claim)
 {
 	sc_store_release_64(&sc_seg_claims(ep->seg)[index], claim | SC_ABI_CLAIM_REFUSED);
 	(void)SC_FAULT("accept.refused");
 }
 
-/* Does the address belong to who has claimed the slot? */
+/* Tells whether the address belongs to the claimant of the slot. */
 static bool is_introduced(const char *address, uint64_t claim)
 {
 	struct sc_addr parts;
@@ -52,8 +49,8 @@ static void attach_left(struct sc_peer *peer)
 }
 
 /*
- * We found it closed or dead before we saw that it had come to us: has it left messages? Only who has departed,
- * or is certainly dead, writes no more.
+ * Tells whether a peer that was found closed or dead has left messages. Only a peer that has departed, or is certainly
+ * dead, writes no more.
  */
 static bool has_left(struct sc_peer *peer, uint64_t claim)
 {
@@ -69,7 +66,7 @@ static bool has_left(struct sc_peer *peer, uint64_t claim)
 	return false;
 }
 
-/* Has one that has just been let in, without a live segment, died since it came? */
+/* Tells whether a peer that has just been let in, without a live segment, has died since it came. */
 static bool is_left_by_dead(const struct sc_peer *peer, uint64_t claim)
 {
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED)
@@ -79,7 +76,6 @@ static bool is_left_by_dead(const struct sc_peer *peer, uint64_t claim)
 	return !peer->seg && sc_owner_left(peer->address);
 }
 
-/* Finds or makes the peer that has introduced itself in a slot, and attaches its segment. */
 static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
 		struct sc_peer **met)
 {
@@ -95,16 +91,14 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	if (sc_peer_may_retry(peer))
 		sc_peer_renew(peer);
 	else if (peer->full && peer->in_slot != SC_PEER_NO_SLOT)
-		return -EAGAIN; /* its last claim is to be returned first */
+		return -EAGAIN; /* its last claim must be returned first */
 	if (peer->feed != SC_FEED_NONE || peer->in_slot != SC_PEER_NO_SLOT)
 		return -EALREADY;
 	if (peer->link == SC_LINK_DOWN && !has_left(peer, claim))
 		return peer->error;
 	ret = peer->link == SC_LINK_DOWN ? 0 : sc_peer_attach(peer);
 	if (ret == -ECONNREFUSED) {
-		/*
-		 * closed or dead meanwhile; messages that it left in our memory, and in its own, can still be delivered
-		 */
+		/* it has closed or died meanwhile; messages in our memory, and in its own, can still be delivered */
 		attach_left(peer);
 		ret = 0;
 	}
@@ -113,7 +107,7 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	return ret;
 }
 
-/* The reason why a newcomer waits is said once. False: it has been. */
+/* Notes why a peer has to wait. Returns whether that reason is new, to be logged once. */
 static bool put_off(struct sc_ep *ep, uint32_t index, int reason)
 {
 	bool said = ep->later[index] == -reason;
@@ -122,7 +116,7 @@ static bool put_off(struct sc_ep *ep, uint32_t index, int reason)
 	return !said;
 }
 
-/* A claim of ours that has been published: let its owner in, or say why not. False: later. */
+/* Lets the claimant in, or tells it why not. False: the endpoint tries again later. */
 static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 {
 	char address[SC_ADDR_SIZE] = "";
@@ -135,11 +129,11 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	ret = memory ? memory : meet(ep, index, claim, address, &peer);
 	sc_log_again(false);
 	if (ret && peer)
-		sc_peer_reconsider(peer); /* it may be known for this claim alone */
+		sc_peer_reconsider(peer); /* this claim may be the only reason to know it */
 	if (ret && sc_peer_is_transient(ret) && !put_off(ep, index, ret))
 		return false;
 	if (ret) {
-		/* anything may stand there: control characters are for no log */
+		/* the peer wrote the address: no control characters may get into the log */
 		sc_warn("%s a peer that calls itself '%s' (slot %u): %s: %s",
 			sc_peer_is_transient(ret) ? "cannot let in yet" : "refused",
 			sc_addr_kind(address) == SC_ADDR_INVALID ? "(no address)" : address, index,
@@ -154,7 +148,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 			sc_peer_answer_slot(ep, index, SC_ABI_REFUSED, ret);
 		return true;
 	}
-	if (peer->link == SC_LINK_DOWN) { /* nothing has been sent to it: it is let in to be read */
+	if (peer->link == SC_LINK_DOWN) { /* nothing has been sent to it; it is let in only to be read */
 		sc_list_remove(&peer->ending);
 		peer->error = -ECONNRESET;
 	} else {
@@ -166,7 +160,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	sc_peer_set_feed(peer, SC_FEED_UP);
 	sc_peer_inbound_add(peer);
 	ep->counters.accepts++;
-	sc_peer_answer_slot(ep, index, SC_ABI_ACCEPTED, 0); /* nothing waits for it: sc_peers_ask() will find it */
+	sc_peer_answer_slot(ep, index, SC_ABI_ACCEPTED, 0); /* no wake: sc_peers_ask() sees it */
 	if (is_left_by_dead(peer, claim))
 		sc_peer_bury(peer);
 	return true;
@@ -181,8 +175,8 @@ static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
 }
 
 /*
- * A peer that was lost before it departed has no slot any more: the next one in that slot is another peer. Nor does the
- * lost one read what it was lent, see sc_peer_lose().
+ * Takes the slot from a peer that was lost before it departed: the next one in it is another peer. The lost peer no
+ * longer reads what it was lent, see sc_peer_lose().
  */
 static void slot_forget(struct sc_ep *ep, uint32_t slot)
 {
@@ -198,7 +192,7 @@ static void slot_forget(struct sc_ep *ep, uint32_t slot)
 	}
 }
 
-/* The next slot from `i` on that somebody has claimed; `count`: none. Most are free, so this is what a review takes. */
+/* Returns the next claimed slot from `i` on, or `count`. Most slots are free, so this loop is the cost of a review. */
 static uint32_t next_claimed(uint64_t *claims, uint32_t i, uint32_t count)
 {
 	while (i < count && !sc_load_relaxed_64(&claims[i]))
@@ -240,7 +234,7 @@ int sc_peer_review_claims(struct sc_ep *ep)
 			continue;
 		peer = peer_of_slot(ep, i);
 		if (!peer) {
-			slot_forget(ep, i); /* refused or quarantined, and now gone */
+			slot_forget(ep, i); /* it was refused or quarantined, and has now gone */
 			sc_peer_slot_return(ep, i, true);
 			changes++;
 		} else if (peer->feed == SC_FEED_UP || peer->vanished) {
@@ -257,7 +251,7 @@ int sc_peer_review_claims(struct sc_ep *ep)
 	return changes;
 }
 
-/* Has the process that made this claim ended, for certain? Nothing but the claim is known of it. */
+/* Tells whether the process that made this claim has certainly ended. The claim is all that is known of it. */
 static bool has_claimant_ended(uint64_t claim)
 {
 	pid_t pid = (pid_t)(claim >> 32 & INT32_MAX);
@@ -266,8 +260,8 @@ static bool has_claimant_ended(uint64_t claim)
 }
 
 /*
- * Peers that write to us whose segment we do not have: they are known by name, and by their claim. The others
- * are marked in `attached`, by slot.
+ * Buries dead peers that are not attached: only their address and their claim are known. Marks the slots of all peers
+ * whose rings are polled in `attached`.
  */
 static int reclaim_inbound(struct sc_ep *ep, uint64_t attached[SC_ABI_SLOTS_MAX / 64])
 {

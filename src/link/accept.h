@@ -6,11 +6,11 @@
 
 /* For review.c. */
 
-/* Look at all claims of slots here: let in new peers, and see which have departed. Returns how many have changed. */
+/* Looks at all claims of slots here, lets in new peers, and sees which have departed. Returns how many changed. */
 int sc_peer_review_claims(struct sc_ep *ep);
 /*
- * Slots of the dead that nobody returns: they died before they had published, or had been refused. The claims of a
- * process that has ended do not change any more.
+ * Frees the slots of processes that died before they published their claim, or after they were refused. The claims of a
+ * dead process do not change any more. Returns how many have ended.
  */
 int sc_peer_reclaim(struct sc_ep *ep);
 

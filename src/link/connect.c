@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * connect.c: this endpoint connects to a peer: it attaches the segment, claims a slot there and publishes the claim. It
- * does not wait for the peer. The steps, and what holds if either side dies between two of them: peer.h.
+ * does not wait for the peer. peer.h has the steps, and what holds if either side dies between two of them.
  */
 #include "link/connect.h"
 
@@ -15,7 +15,7 @@
 #include "shm/attach.h"
 #include "shm/memory.h"
 
-/* Sets what we know of access to the peer's memory without a try. */
+/* Sets what is known of access to the peer's memory without a try. */
 static void prepare_cma(struct sc_peer *peer)
 {
 	const struct sc_abi_header *header = &peer->seg->header;
@@ -72,22 +72,22 @@ static int claim(struct sc_peer *peer)
 }
 
 /*
- * The peer lets us in when it has opened our segment by its name, or already has it, as it has connected to us. When
- * this process ends (exit(3), in another thread, or before this call) the name goes, unless a claim says that it is
- * needed. -EAGAIN: it is being decided.
+ * The peer lets this endpoint in if it has opened our segment by its name, or already has it because it has connected
+ * to us. When this process ends (exit(3), in another thread, or before this call), the name goes, unless a claim shows
+ * that it is needed. -EAGAIN: that is not decided yet.
  */
 static int check_name(const struct sc_peer *peer)
 {
 	enum sc_shmfile_end end;
 
-	sc_fence_seq_cst(); /* E1: our claim before that; pairs with E1' in sc_shmfile_unlink_all() */
+	sc_fence_seq_cst(); /* E1: our claim before that load; pairs with E1' in sc_shmfile_unlink_all() */
 	end = sc_shmfile_end(&peer->ep->seg->file);
 	if (sc_peer_is_heard(peer) || end == SC_SHMFILE_NAMED || end == SC_SHMFILE_KEPT)
 		return 0;
 	return end == SC_SHMFILE_ASKED ? -EAGAIN : -ESHUTDOWN;
 }
 
-/* It may be another's from now on. */
+/* Another endpoint may have the slot from now on. */
 static void unclaim(struct sc_peer *peer)
 {
 	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], 0);
@@ -127,9 +127,9 @@ bool sc_peer_is_transient(int error)
 }
 
 /*
- * It has come to us, and nobody has its address any more: it has ended, is ending by exit(3), or has lost its
- * name, which is told to it. We take the records that it has written first, see sc_peer_drained(). Its slot is its own
- * until it departs, or is known to be dead.
+ * The peer has come to us, and no endpoint has its address any more: its process has ended or is ending by exit(3), or
+ * its file has lost its name, which the answer tells the peer. This endpoint first takes in the published records, see
+ * sc_peer_drained(). The peer keeps its slot until it departs, or is known to be dead.
  */
 static int vanish(struct sc_peer *peer)
 {
@@ -170,7 +170,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	peer->full = false;
 	sc_source_meet(peer);
 	peer->ep->counters.connects++;
-	/* P1 release: pairs with P1' in sc_peers_review() */
+	/* P1 release: pairs with P1' in sc_peer_review_claims() */
 	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], sc_peer_ticket(peer) | SC_ABI_PUBLISHED);
 	(void)SC_FAULT("connect.published");
 	sc_peer_bump(peer->seg, SC_ABI_CAME);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * departed.c: the addresses of peers that have come, have gone and are forgotten: of the last SC_DEPARTED_MAX.
+ * departed.c: the addresses of the last SC_DEPARTED_MAX peers that have come, have gone and are forgotten.
  *
- * The application may insert the address that came with a message when its sender is gone, to have a number for it, and
- * may ask for a receive from there: that ends with an error, and does not wait for ever.
+ * The application may insert the address that came with a message after its sender has gone, to have a number for it,
+ * and may ask for a receive from there: that receive ends with an error, and does not wait for ever.
  *
  * Owns sc_ep.heard. Private memory, used by the thread that uses the endpoint.
  */
@@ -25,7 +25,7 @@ static uint32_t hash_of(const char *addr)
 	return sc_addr_hash(addr, SC_ADDR_STEM) | 1;
 }
 
-/* Without memory it is not known. */
+/* Without memory the address stays unknown. */
 void sc_departed_add(struct sc_ep *ep, const char *addr)
 {
 	struct sc_departed *heard = ep->heard ? ep->heard : calloc(1, sizeof(*heard));

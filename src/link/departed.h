@@ -4,10 +4,10 @@
 
 #include "link/state.h"
 
-/* A peer with that address had come, and is forgotten. */
+/* Remembers the address of a peer that had come, and is forgotten. */
 void sc_departed_add(struct sc_ep *ep, const char *addr);
 
-/* Is it one of the last SC_DEPARTED_MAX of these, as far as its first `len` characters go: SC_ADDR_STEM or more? */
+/* Tells whether one of the last SC_DEPARTED_MAX of these agrees in its first `len` characters: SC_ADDR_STEM or more. */
 bool sc_departed_has(const struct sc_ep *ep, const char *addr, size_t len);
 
 #endif

@@ -2,13 +2,14 @@
 /*
  * fence.h: operations that come after messages which the peer has not taken in yet.
  *
- * A message is over for its sender once it stands in the peer's ring, and later records in the ring come after it. A
- * copy that is made from here does not: so it is no copy, but a request (rma.c), while something is unread that it is
- * to follow: all messages, where the endpoint has such an order; those before the last fence (FI_FENCE, fi_msg(3):
- * "operations posted after the fencing will see and/or replace the results of any operations initiated prior to the
- * fenced operation"). Nobody waits to hear how far the peer has read, which it says now and then only.
+ * A message is over for its sender once it is in the peer's ring, and later records in the ring come after it. A copy
+ * by this process does not. So an operation becomes a request (rma.c) instead of a copy while messages that it has to
+ * follow are unread: all messages, if the endpoint has such an order; else those before the last fence (FI_FENCE,
+ * fi_msg(3): "operations posted after the fencing will see and/or replace the results of any operations initiated prior
+ * to the fenced operation"). The sender does not wait to learn how far the peer has read, which the peer says only now
+ * and then.
  *
- * That there are new messages is seen by the units that they took of the window, so that they leave nothing else.
+ * The units of the window that were taken show that there are new messages, so messages store nothing else here.
  */
 #ifndef SC_FENCE_H
 #define SC_FENCE_H
@@ -16,7 +17,7 @@
 #include "shm/ring.h"
 #include "link/state.h"
 
-/* Behind the last message's records, or behind others that have been written since. */
+/* Returns the line behind the last message's records, or behind later records. */
 static inline uint64_t sc_fence_messages_end(struct sc_peer *peer)
 {
 	if (peer->order.units != peer->units_sent) {
@@ -26,16 +27,16 @@ static inline uint64_t sc_fence_messages_end(struct sc_peer *peer)
 	return peer->order.line;
 }
 
-/* Has the peer not taken all records before this line, as far as is known? */
+/* Tells whether the peer has not taken in all records before this line, as far as is known. */
 static inline bool sc_fence_is_unread(struct sc_peer *peer, uint64_t line)
 {
 	if (peer->order.taken >= line || peer->tx.head >= line)
 		return false;
-	/* a head that cannot be ends the connection with the next record */
+	/* the next record ends the connection if the head is out of range */
 	return sc_ring_refresh(&peer->tx) || peer->tx.head < line;
 }
 
-/* Operations that are posted to the peer from here on follow the messages so far. */
+/* Makes later operations to the peer follow the messages so far. */
 static inline void sc_fence_raise(struct sc_peer *peer)
 {
 	uint64_t line = sc_fence_messages_end(peer);
@@ -44,7 +45,7 @@ static inline void sc_fence_raise(struct sc_peer *peer)
 		peer->order.fence = line;
 }
 
-/* Is there one, and something unread before it? */
+/* Tells whether there is a fence with something unread before it. */
 static inline bool sc_fence_stands(struct sc_peer *peer)
 {
 	if (__builtin_expect(!peer->order.fence, 1))

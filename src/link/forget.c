@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * forget.c: the endpoint frees peers that have gone, so that a service which many clients visit one after the other keeps
- * nothing of them and walks none of them again.
+ * forget.c: the endpoint frees peers that have gone. So a service that many clients visit one after the other keeps
+ * nothing of them, and walks none of them again.
  *
- * Owns sc_ep.leaving. All of it is private memory, which the thread that uses the endpoint touches; the death of a peer
- * changes nothing here.
+ * Owns sc_ep.leaving. All of it is private memory of the thread that uses the endpoint; the death of a peer changes
+ * nothing here.
  *
- * A peer is over when it is not attached, has no slot here, and has no operation under way. These may still refer to it:
+ * A peer is over when it is not attached, has no slot here, and has no operation under way. These may still refer to
+ * it:
  *
- *	users		the caller, which has it from sc_peer_get()
+ *	users		the caller, from sc_peer_get() to sc_peer_put()
  *	waiting		its messages that no receive has matched
- *	completions	those of receives, until the application reads them. They are not counted, as that would cost each
- *			message an instruction; a pass looks through the queue
+ *	completions	those of receives, until the application reads them. A count would cost each message an
+ *			instruction; a pass looks through the queue instead
  *	receives	those posted for its source, if it is the last peer of that source; a pass looks for them, too
  *	sc_source.lost	its source has other peers, and tells receives what became of this one
- *	the caller	it knows the address (sc_ep_attr.knows): a directed receive from there ends with an error
+ *	the caller	knows the address (sc_ep_attr.knows): a directed receive from there ends with an error
  *
- * sc_peer_reconsider() notes a peer when one of these may have ended, from anywhere in the core. The peer is looked at
- * later, when nobody walks a list of peers: at the end of a poll, or when the caller gives up a reference. `users` and
- * `waiting` are counters. A peer that passes these two goes to `leaving`, and a pass over `leaving` looks for the other
- * references. A pass reads every queued completion and every posted receive. It therefore waits until enough peers have
- * come to `leaving`: one for each COST_SHARE entries of the queues. So the time for each peer does not grow with the length
- * of the queues, and with empty queues each poll makes its pass.
+ * sc_peer_reconsider() notes a peer when one of these may have ended, from anywhere in the core. The endpoint looks at
+ * the peer later, when no function walks a list of peers: at the end of a poll, or when the caller gives up a
+ * reference. `users` and `waiting` are counters. A peer that passes these two goes to `leaving`, and a pass over
+ * `leaving` looks for the other references. A pass reads every queued completion and every posted receive. It therefore
+ * waits until one peer for each COST_SHARE entries of the queues has come to `leaving`. So the time for each peer does
+ * not grow with the length of the queues, and with empty queues each poll makes its pass.
  *
  * The application may insert an address that came with a message after its sender has been forgotten: see departed.c.
  */
@@ -31,7 +32,7 @@
 #include "link/peer.h"
 #include "link/rxq.h"
 
-/* Entries of queues that a pass looks at for each peer that has come to `leaving`. */
+/* Entries of queues that a pass reads for each peer that has come to `leaving`. */
 #define COST_SHARE 16
 
 /* ---- references ------------------------------------------------------------------------------ */
@@ -41,7 +42,7 @@ static bool is_last_of_source(const struct sc_peer *peer)
 	return peer->of_source.next == peer->of_source.prev;
 }
 
-/* Look at the completions. Returns how many there are. */
+/* Marks the sources of completions. Returns how many completions there are. */
 static size_t mark_sources_of(const struct sc_comp_ring *cq)
 {
 	for (size_t at = cq->head; at != cq->tail; at++) {
@@ -53,7 +54,7 @@ static size_t mark_sources_of(const struct sc_comp_ring *cq)
 	return cq->tail - cq->head;
 }
 
-/* Look at the receives. */
+/* Marks the sources of receives. Returns how many receives there are. */
 static size_t mark_named_by(const struct sc_match *queue)
 {
 	size_t count = 0;
@@ -82,7 +83,7 @@ static size_t mark(struct sc_ep *ep)
 	return cost + mark_named_by(&ep->rxq->tagged) + mark_named_by(&ep->rxq->plain);
 }
 
-/* Is there something that `mark()` has found, or that a later event ends by itself? Then it stays in `leaving`. */
+/* Tells whether mark() has found a reference, or a later event ends one by itself. Then the peer stays in `leaving`. */
 static bool is_referred_to(const struct sc_peer *peer)
 {
 	return peer->named ||

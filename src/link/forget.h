@@ -4,7 +4,7 @@
 
 #include "link/state.h"
 
-/* Forget peers that nothing refers to. No caller has a peer in hand that it has no reference to, or goes through a list. */
+/* Frees peers that nothing refers to. The caller must hold no peer without a reference, and walk no list of peers. */
 void sc_forget(struct sc_ep *ep);
 
 #endif

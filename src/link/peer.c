@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * peer.c: the peers of an endpoint: they are found by their address, connected ones are lost, parted and freed.
+ * peer.c: finds the peers of an endpoint by their address, and loses, parts and frees them.
  *
- * Owns struct sc_peer. A peer is in one list of its endpoint: `peers` if a review looks at it, `absent` if it is known by
- * its address only or has gone, `leaving` until forget.c has looked whether something refers to it. One thread at a time
- * uses an endpoint and its peers. How two endpoints connect and part, and what holds if either dies: peer.h.
+ * Owns struct sc_peer. A peer is in one list of its endpoint: in `peers` if reviews look at it, in `absent` if only its
+ * address is known or it has gone, in `leaving` until forget.c has looked for references to it. One thread at a time
+ * uses an endpoint and its peers. peer.h says how two endpoints connect and part, and what holds if either dies.
  */
 #define _GNU_SOURCE 1
 #include "link/peer.h"
@@ -69,7 +69,7 @@ static bool has_closed(const struct sc_seg *seg)
 	return sc_load_acquire_32(&sc_seg_presence(seg)->state) == SC_ABI_CLOSED;
 }
 
-/* A mark that either side may take away: was it us who did? */
+/* Clears the mark UNREAD, as either side may. Tells whether this side has cleared it. */
 static bool unmark(uint64_t *claim, uint64_t marked)
 {
 	return sc_cas_acq_rel_64(claim, marked, marked & ~SC_ABI_CLAIM_UNREAD);
@@ -93,7 +93,7 @@ static void say_goodbye(struct sc_peer *peer)
 	sc_peer_bump(peer->seg, SC_ABI_CHANGED);
 }
 
-/* We close, and it has departed since our last poll. */
+/* This endpoint closes, and the peer has departed since the last poll. */
 static void leave_unseen(struct sc_peer *peer)
 {
 	uint64_t *claim, value;
@@ -107,7 +107,7 @@ static void leave_unseen(struct sc_peer *peer)
 		sc_seg_leave(peer->seg);
 }
 
-/* The name of a dead peer's segment has waited for us; if it only has closed, its file is none to reap. */
+/* Removes the file of a dead peer, whose name has waited for this endpoint. A peer that only has closed keeps it. */
 static void remove_left(struct sc_peer *peer)
 {
 	char name[SC_ADDR_NAME_MAX];
@@ -130,7 +130,7 @@ void sc_peer_part(struct sc_peer *peer)
 {
 	if (!peer->seg)
 		return;
-	/* a forked child has neither the mappings nor any say in what they hold */
+	/* a forked child has no mappings, and must not change what they hold */
 	if (sc_seg_is_here(peer->ep->seg))
 		say_goodbye(peer);
 	sc_watch_del(&peer->watch);
@@ -141,18 +141,18 @@ void sc_peer_part(struct sc_peer *peer)
 		remove_left(peer);
 }
 
-/* Are there messages in bounce buffers of ours for a peer that may not have our segment attached yet? */
+/* Tells whether our bounce buffers hold messages for a peer that may not have attached our segment yet. */
 static bool has_unread(struct sc_peer *peer)
 {
 	if (peer->link != SC_LINK_UP || !peer->bounce.loans.count || peer->seg->lender == peer->ep->seg ||
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
-	/* nothing is lent any more, so buffers that may be coming back with a message stay as they are */
+	/* this endpoint lends nothing more, so buffers that may come back with a message may stay lent */
 	sc_pool_return(&peer->ep->pool, &peer->bounce.loans, peer->tx.head);
 	return peer->bounce.loans.count;
 }
 
-/* From here on peers see this endpoint closed, once their count is added to. */
+/* Peers see this endpoint closed from here on, once their count is added to. */
 void sc_peers_close(struct sc_ep *ep)
 {
 	struct sc_abi_presence *presence;
@@ -170,7 +170,7 @@ void sc_peers_close(struct sc_ep *ep)
 	ep->seg->keep_name = unread;
 	sc_store_relaxed_32(&presence->unread, unread); /* ordered by the next */
 	(void)SC_FAULT("peer.unread");
-	/* P3 release: unread, and all that was published before; pairs with P3' in review_link() */
+	/* P3 release: `unread` and all published records come first; pairs with P3' in review_link() */
 	sc_store_release_32(&presence->state, SC_ABI_CLOSED);
 	(void)SC_FAULT("peer.closed");
 	sc_fence_seq_cst(); /* P6 */
@@ -181,7 +181,7 @@ static void drop_replies(struct sc_peer *peer)
 	sc_list_for_safe (queued, after, &peer->reply.waiting)
 		free(sc_list_entry(queued, struct sc_reply, of_peer));
 	peer->reply.count = 0;
-	/* not out of the list of work: sc_replies_progress() may be on its way through that */
+	/* the list of work keeps the peer: sc_replies_progress() may be walking it */
 	sc_list_init(&peer->reply.waiting);
 	sc_list_for_safe (held, behind, &peer->recv.fenced)
 		free(sc_list_entry(held, struct sc_fenced, of_peer));
@@ -220,7 +220,7 @@ static void table_grow(struct sc_ep *ep)
 	struct sc_peer **table = calloc((size_t)mask + 1, sizeof(*table));
 
 	if (!table)
-		return; /* longer chains */
+		return; /* the chains get longer */
 	for (uint32_t i = 0; i <= ep->peer_table_mask; i++)
 		for (struct sc_peer *peer = ep->peer_table[i], *next; peer; peer = next) {
 			struct sc_peer **chain =
@@ -235,7 +235,6 @@ static void table_grow(struct sc_ep *ep)
 	ep->peer_table_mask = mask;
 }
 
-/* Nothing has been sent to it, nor has it come. */
 static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *source, const char *addr)
 {
 	*peer = (struct sc_peer){
@@ -318,7 +317,7 @@ int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **fo
 	return 0;
 }
 
-/* It has been here, and was forgotten: as if an attempt to connect had shown that nobody has the address. */
+/* Marks a forgotten peer as gone, as if a connection had shown that no endpoint has its address. */
 static void set_gone(struct sc_peer *peer)
 {
 	sc_peer_set_link(peer, SC_LINK_DOWN);
@@ -344,7 +343,7 @@ size_t sc_peers_count(const struct sc_ep *ep)
 	return ep->peer_count;
 }
 
-/* Into another of the lists that peers are in. Nobody is on the way through one of them. */
+/* A walk over the list that the peer leaves must allow that (sc_list_for_safe). */
 static void move(struct sc_peer *peer, struct sc_list *list)
 {
 	struct sc_ep *ep = peer->ep;
@@ -436,7 +435,10 @@ void sc_peer_end_link(struct sc_peer *peer, int error)
 	peer->tx.at.lines = NULL;
 	peer->units_limit = 0;
 	sc_hold_end(peer);
-	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
+	/*
+	 * after other errors the peer may still read its loans; in any case it may still write into its returnable
+	 * buffers
+	 */
 	if (error == -EPROTO || error == -ECONNRESET)
 		sc_pool_return_others(&peer->ep->pool, &peer->bounce.loans, UINT64_MAX,
 				      peer->bounce.returnables.bufs, peer->bounce.returnables.count);
@@ -448,7 +450,7 @@ bool sc_peer_is_parted(const struct sc_peer *peer)
 	return sc_list_empty(&peer->ending) && !sc_peer_is_heard(peer) && !peer->seg;
 }
 
-/* Is there anything of it in a list, or on its way? */
+/* Tells whether anything of the peer is in a list, or under way. */
 static bool is_busy(const struct sc_peer *peer)
 {
 	/* clang-format off */
@@ -467,15 +469,15 @@ static bool is_busy(const struct sc_peer *peer)
 	return peer->recv.arriving || peer->recv.arriving_op || peer->rma.pending;
 }
 
-/* Has the peer gone for good, or never been here, with nothing under way? Takes back what was lent to it. */
+/* Tells whether the peer has gone for good or was never here, with nothing under way. Takes back what it was lent. */
 static bool is_over(struct sc_peer *peer)
 {
-	/* attached in vain: it was full, or was not let in */
+	/* attached in vain: the peer was full, or did not let this endpoint in */
 	if (peer->seg && !peer->users && peer->link == SC_LINK_NONE && peer->feed == SC_FEED_NONE)
 		sc_peer_part(peer);
 	if (!sc_peer_is_parted(peer) || peer->link == SC_LINK_UP || peer->in_slot != SC_PEER_NO_SLOT || is_busy(peer))
 		return false;
-	/* it has closed or died, and reads no more; a peer that failed for another reason may still read its loans */
+	/* after -ECONNRESET it has closed or died, and reads no more; else it may still read its loans */
 	if (peer->error == -ECONNRESET) {
 		sc_peer_take_loans_back(peer);
 		sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
@@ -524,7 +526,7 @@ void sc_peer_renew(struct sc_peer *peer)
 	       !peer->rma.pending && sc_list_empty(&peer->target.ops) &&
 	       sc_list_empty(&peer->assist.xfer.of_ep) && sc_list_empty(&peer->recv.transfers) &&
 	       sc_list_empty(&peer->reply.listed) && !peer->recv.arriving && !peer->recv.arriving_op);
-	/* a closed peer reads no more, whether or not it could say so */
+	/* a closed peer reads no more, even if it could not say so */
 	sc_peer_take_loans_back(peer);
 	sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
 	if (last.source->lost == peer) {
@@ -584,7 +586,7 @@ void sc_peer_slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 	(void)SC_FAULT("peer.slot_returned");
 }
 
-/* Read nothing more from the peer; if it has not gone itself, tell it. */
+/* Stops reading from the peer; tells it so, if it has not gone itself. */
 static void end_feed(struct sc_peer *peer, int error)
 {
 	bool departed = peer->feed == SC_FEED_DRAINING && !peer->vanished;
@@ -593,7 +595,7 @@ static void end_feed(struct sc_peer *peer, int error)
 
 	inbound_remove(peer);
 	sc_peer_set_feed(peer, SC_FEED_DONE);
-	/* one that keeps the rules may still be reading its answers; that it has gone is seen later */
+	/* a peer that keeps the rules may still read its answers; a later poll sees that it has gone */
 	if (gone || error == -EPROTO)
 		sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
 	if (gone)
@@ -603,7 +605,7 @@ static void end_feed(struct sc_peer *peer, int error)
 		peer->ep->refused = true;
 		return;
 	}
-	claim = sc_load_relaxed_64(&sc_seg_claims(peer->ep->seg)[peer->in_slot]); /* DEPARTED: its last */
+	claim = sc_load_relaxed_64(&sc_seg_claims(peer->ep->seg)[peer->in_slot]); /* DEPARTED: final */
 	if (claim & SC_ABI_CLAIM_UNREAD && peer->seg)
 		sc_seg_leave(peer->seg);
 	sc_peer_slot_return(peer->ep, peer->in_slot, false);
@@ -617,7 +619,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 	if (sc_peer_is_heard(peer))
 		end_feed(peer, error);
 	sc_ep_begin(ep, SC_WORK_ENDING, &peer->ending);
-	/* of one that has vanished, only now: its messages could be received */
+	/* for a vanished peer only now: its messages could be received until here */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);
 	if (peer->link != SC_LINK_DOWN)
@@ -629,7 +631,7 @@ enum sc_log_level sc_peer_cma_level(int error)
 	return error == -EPERM || error == -ENOSYS ? sc_log_first(SC_LOG_CMA_FORBIDDEN) : SC_LOG_INFO;
 }
 
-/* May we read that process's memory? Each direction of each pair is asked by itself. */
+/* Tries to read the process's memory. Each direction of each pair is tried by itself. */
 bool sc_peer_can_read_slow(struct sc_peer *peer)
 {
 	int ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ 0 });
@@ -674,11 +676,11 @@ bool sc_peer_is_dead(const struct sc_peer *peer)
 
 bool sc_peer_is_marked(const struct sc_peer *peer)
 {
-	/* relaxed: the proof comes from the kernel */
+	/* relaxed: the kernel gives the proof */
 	return sc_load_relaxed_32(&sc_seg_presence(peer->seg)->life) & SC_ABI_LIFE_ENDED;
 }
 
-/* A process that execs has its life lock still when its memory is already another program's; its word is marked. */
+/* A process that execs still holds its life lock when its memory is another program's already; its word is marked. */
 bool sc_peer_is_there_slow(const struct sc_peer *peer)
 {
 	if (sc_peer_is_marked(peer))

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * record.c: the common part of the writers of records: room in a peer's ring, bounce buffers that go with a record,
- * lists of segments. And the reading of those lists.
+ * record.c: what all writers of records need: space in a peer's ring, bounce buffers that go with a record, lists of
+ * segments. It reads those lists, too.
  *
- * Buffers are lent with the record that is written next: nothing may be written to the peer's ring between
- * sc_record_lend() and its commit, nor room be asked for, and they come back when the ring's head has passed it (pool.h),
- * or with a message (hold.h). One that the ring has overflowed into comes back with the record that leaves it.
+ * Buffers are lent with the record that is written next: between sc_record_lend() and its commit the caller writes
+ * nothing to the peer's ring, and asks for no space there. A buffer comes back when the ring's head has passed the
+ * record (pool.h), or with a message (hold.h). A buffer that the ring has overflowed into comes back with the record
+ * that leaves it.
  *
- * If this process dies before the commit, nothing has been said. If the peer dies, its loans come back as
- * pool.h says.
+ * If this process dies before the commit, the peer has seen nothing. If the peer dies, its loans come back as pool.h
+ * says.
  */
 #include "link/record.h"
 
@@ -19,12 +20,15 @@
 #include "base/iov.h"
 #include "link/peer.h"
 
-/* So many times short of buffers, or of lines, and memory for more is asked for again where there was none. */
+/*
+ * An endpoint that got no memory for more buffers, or lines, asks again after it has been short of them this many
+ * times.
+ */
 #define AGAIN 1024
 
 /*
- * How many buffers that the peer's head has passed may be coming back with a message? The head passes them whether there
- * is one or not; but the message was in the ring before: so there is none once nothing of the peer's is unread.
+ * Returns how many buffers that the peer's head has passed may still come back with a message. The head passes them in
+ * any case; but the message is in the ring before that, so there is none once nothing of the peer's is unread.
  */
 static uint32_t returning(struct sc_peer *peer)
 {
@@ -39,7 +43,7 @@ static uint32_t returning(struct sc_peer *peer)
 	return 0;
 }
 
-/* Takes back the buffers that it has read, as far as is known. The last `newest` buffers have been lent just now. */
+/* Takes back the buffers that the peer is known to have read. The last `newest` buffers have just been lent. */
 static void take_back(struct sc_peer *peer, uint32_t newest)
 {
 	uint32_t kept = returning(peer);
@@ -49,7 +53,7 @@ static void take_back(struct sc_peer *peer, uint32_t newest)
 	sc_record_judge(peer, newest);
 }
 
-/* Say where the next records are; there is room for that. */
+/* Writes where the next records are; the ring has space for that. */
 static void put_continue(struct sc_peer *peer, uint32_t where)
 {
 	static const uint64_t words[7];
@@ -57,14 +61,14 @@ static void put_continue(struct sc_peer *peer, uint32_t where)
 	sc_record_put(peer, SC_ABI_CONTINUE, 0, where, words);
 }
 
-/* The record that leaves these lines has been written. A buffer comes back when it has been read. */
+/* Call this after the record that leaves a buffer: the buffer comes back when that record has been read. */
 static void leave(struct sc_peer *peer)
 {
 	if (sc_ring_overflows(&peer->tx))
 		peer->ep->pool.at[peer->tx.overflow] = peer->tx.tail - 1;
 }
 
-/* Its reader has come to the first buffer: the ring is free. */
+/* Goes on in the ring, which is free: its reader has come to the first buffer. */
 static void resume(struct sc_peer *peer)
 {
 	put_continue(peer, SC_ABI_IN_RING);
@@ -72,7 +76,7 @@ static void resume(struct sc_peer *peer)
 	sc_ring_resume(&peer->tx);
 }
 
-/* Learn how far the peer is, and take back what it has read; and the ring, if it has left that. */
+/* Learns how far the peer has read, and takes back the buffers, and the ring if the reader has left it. */
 static int refresh(struct sc_peer *peer)
 {
 	int ret = sc_ring_refresh(&peer->tx);
@@ -88,12 +92,12 @@ static int refresh(struct sc_peer *peer)
 }
 
 /*
- * Lines written, and a ring is to grow that has never been full: once around each its writer asks how far it is read,
- * and the reader says so, for which a line goes between their processors (docs/MEASUREMENTS.md, "Length of a ring").
+ * A ring that has written this many lines grows even if it was never full: in each lap its writer asks how far it is
+ * read, and the reader says so, and a line goes between their processors (docs/MEASUREMENTS.md, "Length of a ring").
  */
 #define BUSY_LINES 1024
 
-/* Is it to have all its lines: it has no room for so many, or is a busy one? */
+/* Tells whether the ring should have all its lines: it has no space for `lines`, or is a busy one. */
 static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
 {
 	return !sc_ring_overflows(tx) && tx->at.count == SC_ABI_RING_FIRST &&
@@ -101,8 +105,8 @@ static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
 }
 
 /*
- * A ring that is to grow does so as soon as that may be, if there is memory for it. Where there is none it goes on with
- * the lines that it has, and asks again when it has been full for many times.
+ * Grows such a ring as soon as it may. Without memory the ring keeps its lines, and asks again after it has often been
+ * full.
  */
 static void ring_grow(struct sc_peer *peer, uint32_t lines)
 {
@@ -119,7 +123,7 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 		return;
 	}
 	(void)SC_FAULT("record.ring_memory");
-	/* of one who had the slot before, and whose memory could not be given back */
+	/* the last peer of the slot may have left lines, if the kernel did not take the memory back */
 	memset(tx->at.lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
 	(void)SC_FAULT("record.ring_cleared");
 	sc_ring_grow(tx);
@@ -127,15 +131,15 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 }
 
 /*
- * Times without room, with the reader where it was, before the ring overflows: docs/MEASUREMENTS.md, "Overflow of a
- * ring". A reader that looks takes lines off sooner, and a short ring stays in the processors' caches.
+ * Tries without space, while the reader stays where it is, before the ring overflows: docs/MEASUREMENTS.md, "Overflow
+ * of a ring". A reader that looks frees lines sooner, and a short ring stays in the processors' caches.
  */
 #define OVERFLOWS_AFTER 256
 
-/* Where a buffer is to come back that is not left yet; that of a peer that is lost does all the same. */
+/* The position of a buffer that the ring has not left yet: only the end of the link takes it back. */
 #define NOT_LEFT (UINT64_MAX - 1)
 
-/* Has the reader of a ring without room not looked for a while? */
+/* Tells whether the reader of a full ring has not looked for a while. */
 static bool is_stuck(struct sc_ring_tx *tx)
 {
 	if (tx->stuck_at != tx->head) {
@@ -145,7 +149,9 @@ static bool is_stuck(struct sc_ring_tx *tx)
 	return tx->stuck++ >= OVERFLOWS_AFTER;
 }
 
-/* Go on in one more buffer, for any record. False: no buffer is free, or the peer has been given up. */
+/*
+ * Goes on in one more buffer, for any record. False: no buffer is free or long enough, or the peer has been given up.
+ */
 static bool overflow(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
@@ -167,7 +173,7 @@ static bool overflow(struct sc_peer *peer)
 	return true;
 }
 
-/* Room in the ring, or in a buffer if it overflows. False: none, or the peer has been given up. */
+/* Finds space in the ring, or in a buffer if it overflows. False: there is none, or the peer has been given up. */
 static bool find_room(struct sc_peer *peer, uint32_t lines)
 {
 	struct sc_ring_tx *tx = &peer->tx;
@@ -177,7 +183,7 @@ static bool find_room(struct sc_peer *peer, uint32_t lines)
 	ring_grow(peer, lines);
 	if (sc_ring_has_room(tx, lines) || (!tx->room && sc_ring_has_room_yet(tx, lines)))
 		return true;
-	/* the peer answers delegated gets in lines of the ring */
+	/* the peer answers delegated gets in lines of the ring, not of a buffer */
 	return is_stuck(tx) && sc_list_empty(&peer->delegate.ops) && overflow(peer);
 }
 
@@ -202,8 +208,8 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
 }
 
 /*
- * Take back what peers have read by now. One whose head cannot be gives nothing back from now on: it is given
- * up here, as everybody waits for its buffers, itself too, and nothing more may ever be sent to it.
+ * Takes back what peers have read. Gives up a peer whose head is out of range: it gives nothing back any more, while
+ * all peers wait for its buffers, and perhaps no later record to it would show the error.
  */
 static void collect(struct sc_ep *ep)
 {
@@ -218,8 +224,8 @@ static void collect(struct sc_ep *ep)
 }
 
 /*
- * Twice as many have memory. Where there is none left for them, it goes on with those that there are, and asks
- * again when it has been short of them for many times.
+ * Gives memory to twice as many buffers. Without memory the endpoint keeps those that it has, and asks again after it
+ * has often been short of them.
  */
 bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
 {
@@ -238,19 +244,19 @@ bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(pool, buffers);
 }
 
-/* A head that cannot be is found out by the next record. */
+/* The next record reports a head that is out of range. */
 void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 {
 	if (sc_ring_refresh(&peer->tx))
 		return;
 	take_back(peer, buffers);
-	ring_grow(peer, 1); /* a link that comes here for buffers hardly ever comes for room */
+	ring_grow(peer, 1); /* a link that comes here for buffers hardly ever comes for lines */
 }
 
 /*
- * There are not enough at hand. First we take back what peers have read: one message after the other, each answered,
- * needs no more than its own. When some are still under way there are more to come, and each look at how far a peer has
- * read takes the line from its processor.
+ * Finds more buffers with memory. First takes back what peers have read: messages that are answered one by one need no
+ * more. If some are still lent, more messages will come, so more buffers get memory: each look at how far a peer has
+ * read takes a line from its processor.
  */
 static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
 {
@@ -262,7 +268,7 @@ static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(pool, buffers);
 }
 
-/* Is there memory for more by now, where there was none? */
+/* Asks now and then for memory for more buffers, after there was none. */
 static void ask_again(struct sc_ep *ep)
 {
 	struct sc_pool *pool = &ep->pool;
@@ -288,7 +294,7 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 		return false;
 	}
 	if (!peer->tx.at.lines)
-		return false; /* given up, here or when it was asked for more */
+		return false; /* the peer has been given up */
 	if (sc_list_empty(&peer->bounce.borrower))
 		sc_list_append(&ep->borrowers, &peer->bounce.borrower);
 	return true;
@@ -346,7 +352,7 @@ void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_
 	}
 }
 
-/* A part of a payload into one buffer. */
+/* Copies a part of a payload into one buffer. */
 static void buffer_fill(struct sc_peer *peer, uint8_t *to, struct sc_iov_walk part)
 {
 	uintptr_t from;
@@ -431,7 +437,7 @@ void sc_peers_give_back_slow(struct sc_ep *ep, uint32_t polls)
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, hold.of_ep);
 
 		if (ep->polls - peer->hold.poll < polls)
-			return; /* nor have the others been for longer */
+			return; /* the others have been held for less time */
 		sc_peer_publish(peer);
 	}
 }

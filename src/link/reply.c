@@ -2,10 +2,10 @@
 /*
  * reply.c: answers to a peer: the end of an operation, or a request for its payload.
  *
- * An answer that finds the ring of the peer full waits in sc_peer.reply.waiting, in the order of the calls; polls write
- * it as soon as there is room. A peer always reads its ring, so answers of two sides never wait on one another. Private
- * memory, for the thread that uses the endpoint; peer.c drops the answers of a lost peer. If this process dies, those
- * that wait are lost, and the operations that they are for fail with their peer.
+ * An answer that finds the peer's ring full waits in sc_peer.reply.waiting, in the order of the calls; polls write it
+ * as soon as the ring has space. A peer always reads its ring, so answers of two sides never wait for each other.
+ * Private memory, for the thread that uses the endpoint; peer.c drops the answers of a lost peer. If this process dies,
+ * waiting answers are lost, and the operations that they are for fail with their peer.
  */
 #include "link/reply.h"
 
@@ -30,7 +30,7 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 	struct sc_reply *reply;
 
 	if (!sc_peer_can_answer(peer))
-		return; /* nobody waits */
+		return; /* no process waits for it */
 	if (sc_list_empty(&peer->reply.waiting) && reply_write(peer, kind, size, words) != -EAGAIN)
 		return;
 	reply = peer->reply.count < SC_REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;

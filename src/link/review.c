@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * review.c: this endpoint looks at what its peers say of themselves and of it: they answer a connection, close, die, or have
- * opened their address again. All that it finds it hands to peer.c, connect.c and accept.c. See peer.h.
+ * review.c: this endpoint reads what its peers say of themselves and of it: they answer a connection, close, die, or
+ * open their address again. It hands all findings to peer.c, connect.c and accept.c. See peer.h.
  */
 #include "link/review.h"
 
@@ -19,22 +19,22 @@
 #include "shm/found.h"
 #include "shm/guard.h"
 
-/* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
+/* Peers that one look for a watched peer passes over: they are not attached, or gone. */
 #define WATCH_PASSES 64
 #define GLANCE_PASSES 2
-/* One that is given up has ended with what it has in hand when it was seen to run so often, so far apart. */
+/* A given-up peer that was seen to run RUNS times, RUNS_APART apart, has ended its copy in hand. */
 #define RUNS 200
 #define RUNS_APART 100000000 /* nanoseconds */
 /*
- * Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. Those
- * that were refused or given up, and are not watched any more, are looked at as often as a peer.
+ * Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. While there
+ * may be claims of refused or given-up peers, which nothing watches, each sc_peers_watch() looks.
  */
 #define RECLAIM_POLLS (1u << 20)
 
 
 /* ---- again ----------------------------------------------------------------------------------- */
 
-/* Is there a file of its name, another than that of the one that is lost? A system call. */
+/* Tells whether another file than that of the lost peer has its name. Costs a system call. */
 static bool is_back(const struct sc_peer *peer)
 {
 	ino_t ino = peer->seg ? peer->seg->ino : peer->ino;
@@ -42,7 +42,7 @@ static bool is_back(const struct sc_peer *peer)
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr parts;
 
-	/* a peer whose file could not be examined, or that is from elsewhere, stays lost */
+	/* a peer from elsewhere, or whose file could not be examined, stays lost */
 	if ((!ino && peer->error != -ECONNREFUSED) || !sc_list_empty(&peer->recv.waiting) ||
 	    sc_addr_parse(peer->address, &parts))
 		return false;
@@ -50,7 +50,6 @@ static bool is_back(const struct sc_peer *peer)
 	return sc_shmfile_is_taken(name, dev, ino);
 }
 
-/* The link is lost. */
 static int connect_again(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
@@ -64,10 +63,10 @@ static int connect_again(struct sc_peer *peer)
 	}
 	if (!is_back(peer))
 		return peer->error;
-	/* the last one's claims, all of them made before */
+	/* the claims of the last endpoint, all made before */
 	sc_peer_review_claims(ep);
 	if (!sc_peer_is_parted(peer) || ep->membership != seen) {
-		ep->idle = false; /* it goes on with the next poll */
+		ep->idle = false; /* the next poll continues */
 		return -EAGAIN;
 	}
 	ret = sc_seg_attach(peer->address, &seg);
@@ -91,7 +90,7 @@ int sc_peer_reach(struct sc_peer *peer)
 		(void)sc_peers_review(peer->ep, true);
 		if (peer->link == SC_LINK_UP) {
 			peer->ep->idle = false;
-			return -EAGAIN; /* first what it has written */
+			return -EAGAIN; /* this endpoint first reads what it has written */
 		}
 	}
 	return peer->link == SC_LINK_DOWN ? connect_again(peer) : sc_peer_connect(peer);
@@ -101,7 +100,7 @@ void sc_peer_expect(struct sc_peer *peer)
 {
 	struct sc_source *source = peer->source;
 
-	(void)sc_peers_review(peer->ep, true); /* it may have come, and gone since */
+	(void)sc_peers_review(peer->ep, true); /* the peer may have come, and gone since */
 	if (source->error != SC_SOURCE_UNMET)
 		return;
 	source->error = 0;
@@ -142,7 +141,7 @@ bool sc_peer_writes(struct sc_peer *peer)
 		return false; /* it has departed */
 	word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->hazards.words[0];
 	sc_fence_seq_cst(); /* our answer before its word; pairs with the fence in get_store() of target.c */
-	/* acquire: its records come before */
+	/* acquire: its records come before the word */
 	return (uint32_t)sc_load_acquire_64(word) == SC_ABI_HAZARD_OP && !sc_peer_is_dead(peer) &&
 	       !sc_peer_is_overdue(peer);
 }
@@ -156,32 +155,32 @@ void sc_peer_ended(struct sc_peer *peer)
 {
 	bool dead = sc_peer_is_dead(peer);
 
-	sc_peers_review(peer->ep, true); /* has it departed, or come and written? */
+	sc_peers_review(peer->ep, true); /* it may have departed, or come and written */
 	if (!is_watched(peer))
 		return;
 	if (dead)
-		sc_peer_bury(peer); /* in the middle of closing, maybe: it will not depart */
+		sc_peer_bury(peer); /* even if it was closing: it will not depart any more */
 	else if (peer->feed == SC_FEED_NONE)
 		sc_peer_lose(peer, -ECONNRESET);
 }
 
-/* Is the slot ours as we have left it? A claim is nobody else's to change, but for the answer in it. */
+/* Tells whether the slot is still ours. No other process may change our claim, except the answer in it. */
 static bool holds_slot(const struct sc_peer *peer, uint64_t claim)
 {
 	return (claim & ~SC_ABI_CLAIM_REFUSED) == (sc_peer_ticket(peer) | SC_ABI_PUBLISHED);
 }
 
-/* Has the peer answered our connection, or taken the answer back? */
+/* Looks whether the peer has answered our connection, or has taken the answer back. */
 static int review_answer(struct sc_peer *peer)
 {
 	/* P4' acquire: pairs with P4 in sc_peer_answer_slot() */
 	uint32_t how = sc_load_acquire_32(&peer->tx.consumer->answer);
-	/* relaxed: a word of its own */
+	/* relaxed: no other word depends on it */
 	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->seg)[peer->out_slot]);
 	int reason;
 
 	if (!holds_slot(peer, claim)) {
-		peer->out_slot = SC_PEER_NO_SLOT; /* it may be another's */
+		peer->out_slot = SC_PEER_NO_SLOT; /* another endpoint may have it */
 		sc_peer_quarantine(peer, -EPROTO, "our claim of a slot with it has been overwritten");
 		return 1;
 	}
@@ -197,7 +196,7 @@ static int review_answer(struct sc_peer *peer)
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
 		return 0;
 	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
-	/* no peer refuses for a reason that may pass, and an endpoint that is told to try again would for ever */
+	/* no peer refuses for a transient reason, which would make this endpoint try again for ever */
 	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && sc_peer_is_transient(-reason)))
 		reason = EPROTO;
 	peer->full = reason == EUSERS;
@@ -213,8 +212,8 @@ static int review_answer(struct sc_peer *peer)
 }
 
 /*
- * Its state is neither OPEN nor CLOSED: somebody has proven that its process has died. The word alone is no proof, as
- * anybody who has the segment attached can write there.
+ * The state is neither OPEN nor CLOSED: a process has proven the peer's death. The word alone is no proof, because
+ * every process that has attached the segment can write it.
  */
 static int review_ended(struct sc_peer *peer)
 {
@@ -228,14 +227,14 @@ static int review_ended(struct sc_peer *peer)
 		return 1;
 	}
 	if (sc_seg_check_owner(peer->seg) != 1)
-		return 0; /* it cannot be told just now */
+		return 0; /* unknown at present */
 	sc_peer_quarantine(peer, -EPROTO, "its state has been overwritten: it says that its process has ended, which runs");
 	return 1;
 }
 
 /*
- * Reads what a peer that we send to says about itself and about us. One that has closed may have come to us, and
- * written, since the claims were looked at: they are once more, after its state.
+ * Reads what a connected peer says of itself and of us. A closed peer may have come and written since the last look at
+ * the claims: they are looked at again, after its state.
  */
 static int review_link(struct sc_peer *peer)
 {
@@ -251,7 +250,7 @@ static int review_link(struct sc_peer *peer)
 		if (peer->feed == SC_FEED_NONE)
 			sc_peer_review_claims(peer->ep);
 		if (sc_peer_is_heard(peer))
-			return 0; /* first what it has written: sc_peer_drained() */
+			return 0; /* its records come first: sc_peer_drained() */
 		sc_log(sc_list_empty(&peer->ops) ? SC_LOG_INFO : SC_LOG_WARN,
 		       "%s: its process has closed it; messages to it that are under way fail",
 		       peer->address);
@@ -261,7 +260,7 @@ static int review_link(struct sc_peer *peer)
 	return peer->link == SC_LINK_UP ? review_answer(peer) : 0;
 }
 
-/* The next that there is something to ask about, NULL: none among the next `passes`. */
+/* Returns the next watched peer, or NULL if none of the next `passes` peers is one. */
 static struct sc_peer *next_watched(struct sc_ep *ep, struct sc_list **at, int passes)
 {
 	while (passes--) {
@@ -295,7 +294,7 @@ int sc_peers_glance(struct sc_ep *ep)
 {
 	struct sc_peer *peer = next_watched(ep, &ep->glanced, GLANCE_PASSES);
 
-	/* marked before its memory is given back: the rest may take a while */
+	/* the kernel marks the word first, and may take a while to give the memory back */
 	if (!peer || !sc_peer_is_marked(peer) || !sc_peer_is_dead(peer))
 		return 0;
 	sc_peer_ended(peer);
@@ -322,15 +321,15 @@ int sc_peers_ask(struct sc_ep *ep)
 {
 	struct sc_peer *peer = sc_list_entry(ep->work[SC_WORK_UNANSWERED].next, struct sc_peer, unanswered);
 
-	/* to the end: the next call asks another */
+	/* to the end: the next call asks another peer */
 	sc_list_remove(&peer->unanswered);
 	sc_list_append(&ep->work[SC_WORK_UNANSWERED], &peer->unanswered);
-	return review_link(peer); /* it may have closed, too, without ever having heard of us */
+	return review_link(peer); /* it may also have closed without ever seeing us */
 }
 
 int sc_peers_review(struct sc_ep *ep, bool all)
 {
-	/* P2' acquire: pairs with P2 in sc_peer_bump(); first, so that a later change is seen next time */
+	/* P2' acquire: pairs with P2 in sc_peer_bump(); first, so that the next review sees a later change */
 	uint32_t now = sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership);
 	bool changed = (now ^ ep->membership) & ~(SC_ABI_CHANGED - 1);
 	int changes;

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * route.c: decides which way an operation goes. Private, without state: no thread, process or death matters.
+ * route.c: decides which way an operation goes. It has no state; no thread, process or death matters.
  *
- * A way of a one-sided operation comes before another in the order of enum sc_way. A put or a get that no other way takes
- * is done by the peer, as is each atomic operation, which CMA cannot do. A message that no other way takes goes by
- * rendezvous.
+ * sc_route() tries the ways of a one-sided operation in the order of enum sc_way. The peer does a put or a get that no
+ * other way takes, and each atomic operation, because CMA cannot. A message that no other way takes goes by rendezvous.
  */
 #include "link/route.h"
 
 #include <shmcma/core.h>
 
-/* The thresholds. The figures are in docs/MEASUREMENTS.md. */
+/* The thresholds; docs/MEASUREMENTS.md has the figures. */
 enum {
-	DELEGATED_PUT_MAX = 32768, /* bytes: sooner from here beyond that, wherever the peer runs */
+	DELEGATED_PUT_MAX = 32768, /* bytes; above, a copy from here is faster, wherever the peer runs */
 	DELEGATED_GET_MAX = 16384,
-	DELEGATED_NS = 600,	     /* the time of a delegated put besides its bytes */
-	COOPERATIVE_MIN = 131072,    /* bytes that are worth the record, of a put or of a stream, */
-	COOPERATIVE_GET_MIN = 65536, /* and of a get alone */
+	DELEGATED_NS = 600,	  /* nanoseconds of a delegated put besides its bytes */
+	COOPERATIVE_MIN = 131072, /* bytes of a put, or of one of a stream, that are worth the record; */
+	COOPERATIVE_GET_MIN = 65536, /* and of a single get */
 	COOPERATIVE_PUT_NS =
-		2 * 8000, /* if their copy takes so long alone: half of it is worth the wait */
+		2 * 8000, /* nanoseconds of the whole copy by one side: half of it is worth the wait */
 	COOPERATIVE_GET_NS = 2 * 3600,
-	LATER_MAX = SC_ROUTE_TOGETHER / 2, /* bytes: of larger ones there are not two in a call */
-	RENDEZVOUS_NS = 200,		   /* the time of a rendezvous besides its copy, */
-	RENDEZVOUS_STREAM_NS = 100,	   /* and of one of a stream */
+	LATER_MAX = SC_ROUTE_TOGETHER / 2, /* bytes; one call does not take two larger ones */
+	RENDEZVOUS_NS = 200,		   /* nanoseconds of a rendezvous besides its copy, */
+	RENDEZVOUS_STREAM_NS = 100,	   /* and in a stream */
 };
 
 static bool has(uint32_t facts, uint32_t all, uint32_t none)
@@ -31,10 +30,10 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
 }
 
 /*
- * Of more than SC_ROUTE_SMALL bytes no get is delegated, nor any of a stream, and a put if that is sooner for this peer;
- * behind delegated ones that are not over, each is: the peer is about to take them, and they would have to be taken back.
- * The cost of buffers is known when some large ones have been filled for this peer; until then a put is delegated, which
- * fills some.
+ * Above SC_ROUTE_SMALL bytes, no get and no operation of a stream is delegated, and a put only if that is faster for
+ * this peer. But behind delegated operations that have not ended each is: the peer will take those soon, and this
+ * process would have to withdraw them. The cost of buffers is known after some large ones have been filled for this
+ * peer; until then puts are delegated, which fills some.
  */
 static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_route_costs *costs)
 {
@@ -50,7 +49,7 @@ static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_
 	       (!costs->cma_ns || !costs->buffers_ns || costs->cma_ns >= costs->buffers_ns + DELEGATED_NS);
 }
 
-/* Is a half of it worth the record and the wait for the peer? */
+/* Tells whether half of the copy is worth the record and the wait for the peer. */
 static bool is_cooperative(bool put, size_t size, uint32_t facts, const struct sc_route_costs *costs)
 {
 	return has(facts, SC_FACT_COPIES | SC_FACT_LOOSE | SC_FACT_ONE_RANGE | SC_FACT_ONE_PIECE, 0) &&
@@ -59,8 +58,8 @@ static bool is_cooperative(bool put, size_t size, uint32_t facts, const struct s
 }
 
 /*
- * Is a rendezvous sooner than the buffers? By more than an eighth; with one copy by the receiver: where both copy, which
- * they do of large ones, it is better still.
+ * Tells whether a rendezvous with one copy by the receiver is faster than buffers, by more than an eighth. Both sides
+ * copy large messages, which is faster still.
  */
 static bool favours_cma(uint32_t facts, const struct sc_route_costs *costs)
 {

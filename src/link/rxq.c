@@ -2,15 +2,15 @@
 /*
  * rxq.c: receive queues: where receives are posted and messages wait, of one endpoint or of several.
  *
- * Owns struct sc_rxq and the sources in it. Endpoints that share a queue put their messages into it as each
- * takes them in; a posted receive goes to the endpoint that takes a message for it first. A message belongs to the
- * endpoint that has received it (its peer's), and so do the transfer and the completion; a posted receive belongs to
- * none.
+ * Owns struct sc_rxq and the sources in it. Endpoints that share a queue put their messages into it as each takes them
+ * in; the endpoint that first takes in a message for a posted receive gets that receive. A message belongs to the
+ * endpoint that has received it (its peer's), and so do the transfer and the completion; a posted receive belongs to no
+ * endpoint.
  *
- * A source is a sender, as receives know it: peers of one name (struct sc_ep_name) are one, on whichever of the
- * endpoints they are. It goes with the last of them, unless a receive that is posted names it: forget.c.
+ * A source is a sender, as receives know it: peers of one name (struct sc_ep_name) are one source, on whichever of the
+ * endpoints they are. It ends with its last peer, unless a posted receive names it: forget.c.
  *
- * All of it is private memory: if a peer dies nothing changes here but its state in peer.c.
+ * All of it is private memory: the death of a peer changes nothing here except the peer's state in peer.c.
  */
 #include "link/rxq.h"
 
@@ -31,7 +31,7 @@ int sc_rxq_init(struct sc_rxq *rxq, size_t size)
 	if (!rxq->sources)
 		return -ENOMEM;
 	rxq->source_mask = SOURCES_MIN - 1;
-	(void)sc_match_init(&rxq->tagged); /* takes memory when it is used */
+	(void)sc_match_init(&rxq->tagged); /* takes memory only when it is used */
 	(void)sc_match_init(&rxq->plain);
 	return 0;
 }
@@ -72,7 +72,7 @@ struct sc_rxq *sc_ep_rxq(struct sc_ep *ep)
 	return ep->rxq;
 }
 
-/* Without memory for more the chains get longer. */
+/* Without memory the chains get longer. */
 static void grow(struct sc_rxq *rxq)
 {
 	uint32_t mask = rxq->source_mask * 2 + 1;

@@ -4,26 +4,26 @@
 
 #include "link/state.h"
 
-/* See core.h for what applications call. */
+/* core.h has the functions that applications call. */
 
-/* An endpoint's own, in memory of its. -ENOMEM. */
+/* Makes the endpoint's own queue, in its memory. -ENOMEM. */
 int sc_rxq_init(struct sc_rxq *rxq, size_t size);
 void sc_rxq_fini(struct sc_rxq *rxq);
 
-/* The source that a peer with that address (endpoint form) is of; NULL: no memory. */
+/* Returns the source of a peer with that address (endpoint form), or makes it; NULL: no memory. */
 struct sc_source *sc_rxq_source(struct sc_rxq *rxq, const char *addr);
-/* The same, if there is one. */
+/* Returns that source, if there is one. */
 struct sc_source *sc_rxq_source_find(const struct sc_rxq *rxq, const char *addr);
-/* It has no peer any more, and no posted receive names it. */
+/* Frees a source that has no peer, and that no posted receive names. */
 void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source);
 
 /*
- * sc_source.error of a source that has not come and that nothing has been sent to: the first receive that is directed to
- * it connects to it (sc_peer_expect()). Positive, as it is no error.
+ * sc_source.error of a source that has neither come nor been sent anything: the first receive from it connects to it
+ * (sc_peer_expect()). Positive, as it is no error.
  */
 #define SC_SOURCE_UNMET 1
 
-/* The peer is connected; it is lost, with `error` (negative errno), or 0: we close. */
+/* The peer is connected; it is lost with `error` (negative errno), or this endpoint closes, with 0. */
 static inline void sc_source_meet(struct sc_peer *peer)
 {
 	if (peer->source->error == SC_SOURCE_UNMET)

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * turn.c: completions of what is sent, read and written, in the order of the calls, of an endpoint that asks for
- * it (SC_ORDER_COMPLETE).
+ * turn.c: completions of sends and one-sided operations in the order of the calls, of an endpoint that asks for it
+ * (SC_ORDER_COMPLETE).
  *
- * An operation takes a turn when it is posted, behind those to the same peer. When it ends its completion is kept
- * until all before it have ended. While the operation is being posted, sc_peer.order holds the turn; then the operation
- * holds it until it ends, here or with its peer; so no turn stays behind, and all completions come out. Counters do not
- * wait.
+ * An operation takes a turn when it is posted, behind the earlier ones to the same peer. When it ends, the turn keeps
+ * its completion until all earlier operations have ended. While the operation is being posted, sc_peer.order holds the
+ * turn; then the operation holds it until it ends, here or with its peer. So no turn stays behind, and all completions
+ * come out. Counters do not wait.
  *
- * Private memory, of the endpoint's thread; nothing here is seen by another process, whenever one dies.
+ * Private memory of the endpoint's thread; no other process sees it, whenever one dies.
  */
 #include "link/turn.h"
 
 #include <errno.h>
 
-/* Operations of an endpoint, ended or not, that are not reported yet. */
+/* The most operations of an endpoint, ended or not, that are not reported yet. */
 #define TURNS_MAX 65536
 
 int sc_turn_take_slow(struct sc_peer *peer)
@@ -42,7 +42,7 @@ void sc_turn_drop_slow(struct sc_peer *peer)
 {
 	struct sc_turn *turn = sc_turn_pass(peer);
 
-	turn_free(peer->ep, turn); /* the last: nothing has waited for it */
+	turn_free(peer->ep, turn); /* it is the last one: no other turn waits for it */
 }
 
 void sc_turn_end(struct sc_peer *peer, struct sc_turn *turn, const struct sc_comp *comp)

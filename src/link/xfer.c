@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * xfer.c: copies that two processes share; xfer.h says who does what, and what death leaves behind.
+ * xfer.c: copies that two processes share; xfer.h says which side does what, and what death leaves behind.
  *
  * Owns the list SC_WORK_JOINED and sc_peer.xfer.
  *
- * Memory of a registration is looked up for each chunk, in the joiner's private table, and the record names the
- * registration's tag: memory that is registered anew has another one. The joiner writes to a process that has just
+ * The joiner looks up memory of a registration for each chunk, in its private table. The record names the
+ * registration's tag: memory that is registered anew has another one. The joiner writes only to a process that has just
  * shown that it lives, and proves after a read whose memory it was (cma.c).
  */
 #include "link/xfer.h"
@@ -19,7 +19,9 @@
 #include "link/record.h"
 #include "link/review.h"
 
-/* Looks at what a peer has in hand, between two at whether it lives: that costs as much as 100 of them. */
+/*
+ * Looks at a peer's chunks in hand between two looks at whether it lives: one of those costs as much as 100 of these.
+ */
 #define LOOKS 1024
 
 /* ---- opener ---------------------------------------------------------------------------------- */
@@ -29,7 +31,7 @@ static struct sc_abi_chunks *words_of(const struct sc_peer *peer, uint32_t index
 	return &sc_seg_slot(peer->seg, peer->out_slot)->chunks[index];
 }
 
-/* Is there a share that it was told of, and had not come to when the copy was over? */
+/* Tells whether there is a share that the peer was told of, and had not come to when the copy was over. */
 static bool is_absent(struct sc_peer *peer)
 {
 	if (peer->xfer.missed_generation &&
@@ -49,7 +51,7 @@ bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_o
 	uint32_t index = (uint32_t)__builtin_ctz(~peer->xfer.opened), lines;
 	struct sc_abi_line *line;
 
-	/* answers that wait for room go first */
+	/* waiting answers go first */
 	if (index >= SC_ABI_SHARES || record->size > SC_SHARE_MAX ||
 	    !sc_list_empty(&peer->reply.waiting) ||
 	    sc_record_room(peer, SC_ABI_SEGMENT_LINES((uint32_t)offer->to_count)))
@@ -119,7 +121,7 @@ bool sc_xfer_is_over(struct sc_peer *peer, struct sc_share *share)
 	struct sc_share_part undone;
 	int error;
 
-	/* one that has closed has done so between two chunks */
+	/* a peer closes only between two chunks */
 	return !share->words || !sc_peer_is_open(peer) || sc_share_close(share) ||
 	       sc_share_outstanding(share, &error, &undone) <= 0 || sc_peer_is_dead(peer) || sc_peer_is_overdue(peer);
 }
@@ -152,7 +154,7 @@ void sc_xfer_part(struct sc_xfer *xfer)
 	sc_list_remove(&xfer->of_ep);
 }
 
-/* The words are in our own segment; the opener may sleep until it is over. */
+/* Reports to the opener, which may sleep until the copy is over. The words are in our own segment. */
 static void report(struct sc_xfer *xfer, int error)
 {
 	if (error)
@@ -161,14 +163,14 @@ static void report(struct sc_xfer *xfer, int error)
 	sc_peer_wake(xfer->peer, SC_ABI_SLEEP_ASLEEP);
 }
 
-/* The registration, as it is now, if it is memory of one. 0, or why the joiner cannot copy. */
+/* Finds the registration, as it is now, if the memory is of one. 0, or why the joiner cannot copy. */
 static int find(const struct sc_xfer *xfer, const struct sc_reg **reg)
 {
 	struct sc_peer *peer = xfer->peer;
 
 	if (!sc_peer_may_copy(peer) || peer->seg->local || (!xfer->pull && peer->writes_fail))
 		return -EPERM;
-	/* before anything is taken, which would be the joiner's to do */
+	/* before it takes a chunk, which it would have to copy */
 	if (!sc_peer_is_there(peer))
 		return -ESRCH;
 	if (!xfer->memory)
@@ -179,13 +181,13 @@ static int find(const struct sc_xfer *xfer, const struct sc_reg **reg)
 	return sc_reg_check(*reg, xfer->addr, xfer->share.size, xfer->pull ? SC_REG_WRITE : SC_REG_READ);
 }
 
-/* Take a chunk. False: none is left, or the joiner copies no more of it. */
+/* Takes a chunk. False: none is left, or the joiner copies no more of it. */
 static bool take(struct sc_xfer *xfer, const struct sc_reg **reg, struct sc_share_part *part)
 {
 	struct sc_peer *peer = xfer->peer;
 	int ret;
 
-	if (peer->feed != SC_FEED_UP) { /* it has gone, and the slot may be another's soon */
+	if (peer->feed != SC_FEED_UP) { /* it has gone; another peer may soon have the slot */
 		sc_xfer_part(xfer);
 		return false;
 	}
@@ -234,7 +236,7 @@ static int message_copy(const struct sc_xfer *xfer, const struct sc_share_part *
 	return parts_copy(xfer, &parts);
 }
 
-/* A chunk of memory of a registration, as many elements of it at a time as a call takes. */
+/* Copies a chunk of a registration, with as many elements at a time as a call takes. */
 static int memory_copy(const struct sc_xfer *xfer, const struct sc_reg *reg, const struct sc_share_part *part)
 {
 	uint64_t at = part->offset, end = part->offset + part->len;
@@ -256,13 +258,13 @@ static int memory_copy(const struct sc_xfer *xfer, const struct sc_reg *reg, con
 	return ret;
 }
 
-/* A chunk has been copied, or (`error`) cannot be: then the opener does it, or finds out why it cannot. */
+/* Reports a chunk that has been copied, or (`error`) cannot be: then the opener does it, or finds out why it cannot. */
 static void moved(struct sc_xfer *xfer, size_t len, int error)
 {
 	struct sc_peer *peer = xfer->peer;
 
 	(void)SC_FAULT("xfer.joiner_copied");
-	if (peer->feed != SC_FEED_UP) { /* it has been given up meanwhile */
+	if (peer->feed != SC_FEED_UP) { /* the peer has been given up meanwhile */
 		sc_xfer_part(xfer);
 		return;
 	}
@@ -280,7 +282,7 @@ static void moved(struct sc_xfer *xfer, size_t len, int error)
 /* Chunks of several messages to one peer, for one call. */
 struct batch {
 	struct sc_xfer *xfers[SC_CMA_PARTS];
-	struct sc_share_part of[SC_CMA_PARTS]; /* each one's */
+	struct sc_share_part of[SC_CMA_PARTS]; /* the chunk of each */
 	struct sc_cma_parts parts;
 };
 
@@ -297,7 +299,7 @@ static void batch_add(struct batch *batch, struct sc_xfer *xfer, const struct sc
 	message_add(&batch->parts, xfer, part);
 }
 
-/* All in one call; if that fails each by itself, to learn which one cannot be. */
+/* Copies all chunks in one call. If that fails, copies each alone, to learn which one fails. */
 static void batch_copy(const struct batch *batch)
 {
 	const struct sc_cma_parts *parts = &batch->parts;
@@ -309,8 +311,8 @@ static void batch_copy(const struct batch *batch)
 }
 
 /*
- * So that other traffic goes on, a chunk each. Our own receives go first: of two sides that both send and receive, each
- * copies what it receives; shared copies would take 6% longer.
+ * Copies a chunk of each, so that other traffic goes on. Our own receives go first: of two sides that both send and
+ * receive, each copies what it receives; shared copies would take 6% longer.
  */
 int sc_xfer_progress(struct sc_ep *ep)
 {
