@@ -287,7 +287,7 @@ struct shmcma_ep {
 	struct sc_ep *core;	 /* NULL until fi_enable */
 	struct sc_rxq *rxq;	 /* takes the posted receives; NULL likewise */
 	struct shmcma_locked locked;
-	struct shmcma_ep *namer; /* whose address vector names sources: itself; NULL: see shared.c */
+	struct shmcma_ep *namer; /* names sources by its address vector: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;
 	struct shmcma_av *av;
 	struct shmcma_ep *av_next;
@@ -300,9 +300,7 @@ struct shmcma_ep {
 	struct sc_peer **peers;
 	size_t peer_count;
 	unsigned int rx_ctx_bits; /* of the address vector */
-	/*
-	 * peers whose sc_peer_user() holds their name in completions; their addresses are in the vector, so they stay
-	 */
+	/* peers whose name in completions is in sc_peer_user(); their addresses are in the vector, so they stay */
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
