@@ -7,7 +7,7 @@
  * collective operation (struct shmcma_collop) has up to three phases (collective.c). Each phase is a pattern of
  * messages between the members (pattern.c, group.c).
  *
- * The lock of the endpoint's domain protects all of it; such a domain has one lock.
+ * All of it is used under the lock of the endpoint's domain, which then has one.
  */
 #ifndef SHMCMA_COLL_H
 #define SHMCMA_COLL_H

@@ -77,7 +77,7 @@ int shmcma_query_collective(struct fid_domain *fid, enum fi_collective_op what,
 	size_t size;
 	int ret;
 
-	/* the manual asks for FI_SCATTER: the number of an operation, in place of `what` */
+	/* FI_SCATTER, as in the manual: it is the number of an operation, and `what` is then FI_REDUCE_SCATTER */
 	if (flags && flags != FI_SCATTER)
 		return -FI_EBADFLAGS;
 	if (!(domain->caps & FI_COLLECTIVE))
@@ -166,7 +166,6 @@ static void reduce_spread(struct shmcma_collop *op, struct shmcma_blocks out, st
 	phase->own = own;
 }
 
-/* Returns this member's slice. */
 static struct iovec own_slice(const struct shmcma_collop *op, const void *base, size_t size)
 {
 	const struct shmcma_blocks slices = blocks(SHMCMA_SLICES, base, size);
@@ -454,9 +453,7 @@ SHMCMA_DATA_CALL(coll_gather, struct fid_ep *ep, const void *buf, size_t count, 
 					 context });
 }
 
-/*
- * Allows one buffer and one result: members need not agree on how their memory is divided, but a block may be anywhere.
- */
+/* Allows one buffer and one result: members need not agree how their memory is divided, but a block may be anywhere. */
 SHMCMA_DATA_CALL(coll_msg, struct fid_ep *ep, const struct fi_msg_collective *msg, struct fi_ioc *result,
 		 void **result_desc, size_t result_count, uint64_t flags)
 {

@@ -268,10 +268,7 @@ static void attend_broken(struct shmcma_group *group)
 
 	if (group->drain.state == SHMCMA_IDLE)
 		stand(&group->drain, LAST_STEP);
-	/*
-	 * before all have joined, not all numbers are known: members without one find that this endpoint is gone, or
-	 * wait
-	 */
+	/* before all have joined, some numbers are unknown: their members find that this endpoint is gone, or wait */
 	for (; group->to_be_told < group->count; group->to_be_told++) {
 		uint32_t peer = group->to_be_told;
 
@@ -340,8 +337,8 @@ static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
 }
 
 /*
- * All joins of a set have one tag, and the receiver tells them apart by their order: each message of a join must follow
- * the message of an older join that was refused and waits for its next try.
+ * All joins of a set have one tag, and the receiver tells them apart by their order. So each message of a join follows
+ * that of an older join which was refused and waits for its next try.
  */
 static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 {

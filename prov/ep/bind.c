@@ -99,9 +99,8 @@ static bool sees_accesses(const struct shmcma_ep *ep)
 }
 
 /*
- * Binds one counter for each kind of event. Without any flag the counter counts nothing, and some applications ask for
- * that. A kind that the endpoint has no capability for counts nothing either: other applications bind one counter for
- * all kinds.
+ * Binds one counter for each kind of event. Without any flag it counts nothing; some applications ask for that. So it
+ * does for kinds that the endpoint has no capability for: other applications bind one counter for all kinds.
  */
 static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 {
@@ -283,7 +282,7 @@ void shmcma_ep_polled_by_none(struct shmcma_ep *ep)
 			shmcma_polled_del(&ep->cntrs[i]->polled, ep);
 }
 
-/* A counter that loses its last endpoint here is now waited for like all counters without endpoint, see lock.h. */
+/* A counter that loses its last endpoint is now waited for like all without endpoint, see lock.h. */
 static void tell_counters(struct shmcma_ep *ep)
 {
 	for (int i = 0; i < SC_EVENTS; i++)

@@ -276,7 +276,6 @@ static void report(const struct shmcma_ep *ep)
 	shmcma_info(FI_LOG_EP_CTRL, "shmcma: counters:%s\n", text);
 }
 
-/* Called when a context of a scalable endpoint closes. */
 static void leave_sep(struct shmcma_ep *context)
 {
 	struct shmcma_sep *sep = context->sep;
@@ -502,7 +501,6 @@ static size_t stx_room(const struct shmcma_stx *stx)
 	return left;
 }
 
-/* Returns an error for an endpoint without this direction. */
 static ssize_t size_left(struct shmcma_ep *ep, bool has, bool sends)
 {
 	ssize_t ret;

@@ -73,11 +73,11 @@ int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size
 
 /* Computes the flags of its fids for the data calls. */
 void shmcma_ep_set_flags(struct shmcma_ep *ep);
-/* From now on a receive is reported only if FI_COMPLETION is among its flags. */
+/* Makes its receives reported only if FI_COMPLETION is among their flags. */
 void shmcma_ep_set_selective(struct shmcma_ep *ep);
 /*
- * Operation flags of one direction, FI_TRANSMIT or FI_RECV in `flags`. The first call does not compute the flags for
- * data calls.
+ * Operation flags of one direction, FI_TRANSMIT or FI_RECV in `flags`. The first call does not set the data calls'
+ * flags.
  */
 int shmcma_ep_put_op_flags(struct shmcma_ep_fid *fid, uint64_t flags);
 int shmcma_ep_set_op_flags(struct shmcma_ep_fid *fid, const uint64_t *flags);

@@ -31,7 +31,7 @@
 #include "wait/lock.h"
 
 #define TX_FIRST 0x8000u
-#define TX_MOST 0x8000u /* openings of transmit contexts in its life */
+#define TX_MOST 0x8000u /* transmit contexts that can be opened in its life */
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 

@@ -97,7 +97,9 @@ static int store(struct insertion *insertion, const char *given, const char *add
 	return ret;
 }
 
-/* Takes the index of an address that is not found, if there is one, so that the call's next addresses do not get it. */
+/*
+ * Takes an index, if there is one, for an address that is not found, so that later addresses of the call do not get it.
+ */
 static void skip(struct insertion *insertion)
 {
 	struct shmcma_av *av = insertion->av;
@@ -129,9 +131,8 @@ static void report_failure(struct insertion *insertion, int error)
 }
 
 /*
- * Tells whether the address has sent something to an endpoint of the vector. If so, it gets an index although its
- * endpoint is gone: the receiver inserts the address that came with a message, to name a sender that it cannot answer
- * any more.
+ * Tells whether the address has sent something to an endpoint of the vector. Then it gets an index even if its endpoint
+ * is gone: a receiver inserts the address of a message to name a sender that it cannot answer any more.
  */
 static bool has_come(struct shmcma_av *av, const char *address)
 {
@@ -213,13 +214,10 @@ static void insert_packed(struct insertion *insertion, const char *at, size_t co
 	}
 }
 
-/* The function may read any memory of the process, also memory that is unknown to a sanitizer. */
+/* May read any memory of the process, also memory that is unknown to a sanitizer. */
 #define UNCHECKED __attribute__((no_sanitize_address, no_sanitize_thread))
 
-/*
- * Returns a pointer, which may be invalid: if the array is not one of pointers but a short string, this reads beyond
- * its end.
- */
+/* Returns the i-th pointer, or NULL: if `strings` is really a short string, this reads beyond its end. */
 static UNCHECKED const char *pointer_at(const char *const *strings, size_t i)
 {
 	size_t size = sizeof(strings[i]);
@@ -253,8 +251,8 @@ static void insert_pointed(struct insertion *insertion, const char *const *strin
 
 /*
  * Tells pointers to strings from strings one after the other, each with its NUL. fi_av(3) specifies pointers for
- * FI_ADDR_STR, but fi_getname() returns strings, and callers that have gathered them from others insert strings:
- * libfabric's tests, MPI libraries. The text that begins an address is no pointer. Anything else is taken for strings.
+ * FI_ADDR_STR, but fi_getname() returns strings, and callers that gather them from others insert strings: libfabric's
+ * tests, MPI libraries. The text that begins an address is no pointer. All other memory is taken for strings.
  */
 static bool are_pointers(const void *addr)
 {
@@ -559,7 +557,7 @@ static const char *why_not_shared(int err)
 	}
 }
 
-/* Only informs a reader that may just test whether a vector exists, even by a name that no vector can have. */
+/* Does not warn a reader that may only test whether a vector exists, even by a name that no vector can have. */
 static void tell_why_not_shared(const struct shmcma_av *av, const char *name, int ret)
 {
 	static const char format[] = "shared address vector %s: %s\n";

@@ -28,7 +28,7 @@ struct shmcma_av {
 	pthread_mutex_t lock;	     /* only avtable.c uses the following fields, under this lock */
 	struct shmcma_av_entry **chunks;
 	size_t chunk_count;
-	size_t count, live; /* indices given out so far; the ones of these that are not removed */
+	size_t count, live; /* indices given out so far; indices in use */
 	uint32_t *holes;    /* heap of the free indices below count, lowest on top */
 	size_t hole_count;
 	uint32_t *buckets; /* hash of the live entries by address */
@@ -45,9 +45,9 @@ const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
 /* Returns the number of indices given out: one more than the highest. */
 size_t shmcma_av_count(struct shmcma_av *av);
 /*
- * Returns the number by which completions name the sender with that address (endpoint form), or any other context of
- * its endpoint: the lowest fi_addr with which it was inserted, or the identifier given with FI_AV_USER_ID;
- * FI_ADDR_NOTAVAIL if it was not inserted.
+ * Returns the name in completions of the sender with that address (endpoint form), or of any other context of its
+ * endpoint: the lowest fi_addr of it, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it was not
+ * inserted.
  */
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
 /* Tells whether the vector has the address, or the address of another context of that endpoint. */
@@ -59,8 +59,8 @@ static inline bool shmcma_av_is_reader(const struct shmcma_av *av)
 }
 
 /*
- * Return the entry of an index: of one that has been given out; of any index, if it is in use, else NULL; the same, but
- * a reader of a shared vector also looks there.
+ * Return the entry of an index: of one that is given out; of any, or NULL if it is not in use; the same, but a reader
+ * of a shared vector also looks there.
  */
 struct shmcma_av_entry *shmcma_av_entry_at(const struct shmcma_av *av, size_t index);
 struct shmcma_av_entry *shmcma_av_entry_locked(const struct shmcma_av *av, fi_addr_t fi_addr);

@@ -175,9 +175,9 @@ static int rest(struct shmcma_cntr *cntr, const struct sc_cntr *found, int round
 }
 
 /*
- * A counter with FI_WAIT_NONE may be waited for, too. A signal to the process, or space for another send, ends no wait
- * here, because there is no error code for them. An error that the application does not know of ends the wait. It may
- * have been counted earlier, in the call that posted the operation, as most errors of one-sided operations are.
+ * A counter with FI_WAIT_NONE may be waited for, too. A signal to the process, or space for another send, ends no wait,
+ * because there is no error code for it. An error that is unknown to the application ends it, even if it was counted
+ * earlier: most errors of one-sided operations are counted in the call that posts.
  */
 SHMCMA_CALL(int, cntr_wait, struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
@@ -222,8 +222,8 @@ static int cntr_control(struct fid *fid, int command, void *arg)
 }
 
 /*
- * Deferred work under way counts when it ends, and its end is not visible here: so a counter that was given to deferred
- * work is kept until the domain is closed, when no endpoint is left.
+ * Deferred work under way counts when it ends, which is not visible here: so a counter that was given to deferred work
+ * is kept until the domain is closed, when no endpoint is left.
  */
 static void retire(struct shmcma_cntr *cntr)
 {

@@ -8,15 +8,15 @@
 /* Returns the counter of that fid if it belongs to this domain, else NULL. */
 struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *domain);
 /*
- * Returns the counter for an object other than an endpoint, such as registered memory, or NULL; counted (refs + 1)
- * until the caller puts it back. The caller holds all locks of the domain, which become one here.
+ * For objects other than endpoints, such as registered memory: returns the counter, counted (refs + 1) until it is put
+ * back, or NULL. The caller holds all locks of the domain, which become one.
  */
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
 /* Returns the endpoints that a read of the counter polls. */
 const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
 /*
- * Take and release the counter's lock, or all locks of the domain if a read of the counter polls all endpoints. Returns
- * true if all are taken; the caller passes that to shmcma_cntr_leave().
+ * Take and release the counter's lock, or all locks of the domain if a read of it polls all endpoints. True: all are
+ * taken; the caller passes this to shmcma_cntr_leave().
  */
 bool shmcma_cntr_enter(struct shmcma_cntr *cntr);
 void shmcma_cntr_leave(struct shmcma_cntr *cntr, bool all);

@@ -131,8 +131,8 @@ INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *co
 }
 
 /*
- * Takes entries from `n` up to `count`, up to the first error or, if sources are asked for, unknown source. Returns the
- * new `n`.
+ * Takes entries `n` up to `count`, up to the first error, or unknown source if sources are asked for. Returns the new
+ * `n`.
  */
 INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_addr_t *source,
 		   enum fi_cq_format format)
@@ -185,7 +185,7 @@ static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 	return __builtin_expect(sc_comp_ring_is_overrun(&cq->queue), 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
-/* Every so many reads of a queue that is not empty poll anyway: operations under way must not wait for ever. */
+/* Every FULL_READS-th read of a queue that is not empty polls anyway: operations under way must not wait for ever. */
 #define FULL_READS 16
 
 /* The core writes entries of this format; completions with more fields go through the queue. */
@@ -371,9 +371,9 @@ static void put_stranger(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, co
 }
 
 /*
- * The function never writes fields that libfabric 1.17 does not have (fi_cq_err_entry grew in 1.20), nor err_data_size
- * if the fabric was opened with a version before 1.5, which did not have it. The only provider specific data is the
- * address of an unknown source; in other cases a buffer for it stays as it is.
+ * Does not write fields that libfabric 1.17 does not have (fi_cq_err_entry grew in 1.20), nor err_data_size for a
+ * fabric opened as before 1.5, which did not have it. The only provider specific data is an unknown sender's address;
+ * else a buffer for it stays as it is.
  */
 static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const struct sc_comp *comp)
 {

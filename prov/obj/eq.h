@@ -11,7 +11,6 @@ int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
 /* For binding: returns the event queue of that fid, counted (refs + 1), or NULL if it is none. */
 struct shmcma_eq *shmcma_eq_get(struct fid *fid);
 void shmcma_eq_put_ref(struct shmcma_eq *eq);
-/* Returns its wait object. */
 struct shmcma_wait *shmcma_eq_wait(struct fid *fid);
 /* A fi_join under way: reading the queue makes progress for it. Embedded; under the lock of the endpoint's domain. */
 struct shmcma_joining {

@@ -260,7 +260,6 @@ struct request {
 	void *context;
 };
 
-/* Returns 0 or the error of the request. */
 static int check(const struct request *request)
 {
 	if (request->flags & ~FI_RMA_EVENT) {
@@ -409,8 +408,8 @@ SHMCMA_CALL(int, mr_reg, struct fid *fid, const void *buf, size_t len, uint64_t 
 }
 
 /*
- * The structure grew: authorization keys came with 1.5, interfaces of device memory with 1.9. The function does not
- * read fields that the application's version does not have.
+ * The structure grew: authorization keys came with 1.5, interfaces of device memory with 1.9. Fields that the
+ * application's version does not have are not read.
  */
 static int check_attr(const struct shmcma_domain *domain, const struct fi_mr_attr *attr)
 {

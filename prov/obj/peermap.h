@@ -34,10 +34,7 @@ static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_
 	return __builtin_expect(peer != NULL, 1) ? peer : shmcma_ep_peer_slow(ep, fi_addr);
 }
 
-/*
- * Finds the source of a receive. Only an endpoint with FI_DIRECTED_RECV looks at it; others take messages from any
- * source.
- */
+/* Finds the source of a receive; without FI_DIRECTED_RECV an endpoint receives from any source. */
 static inline __attribute__((always_inline)) bool
 shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
 {
@@ -51,10 +48,7 @@ shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer
 /* Returns the name of the peer in completions: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the vector, or no FI_SOURCE). */
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
 
-/*
- * av.c tells each bound endpoint that fi_addr has a new address, or none any more; the caller holds all locks of the
- * domain.
- */
+/* Called by av.c for each bound endpoint: fi_addr has a new address, or none. All locks of the domain are held. */
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address);
 

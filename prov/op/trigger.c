@@ -11,9 +11,7 @@
  * passes it on (trigger.h), so this file reads none of the call's arguments, and errors in them are found at once.
  * Deferred work also goes through the call of its endpoint, with a context that leads back to the work.
  *
- * All under the domain's lock, which is the only one from the first such operation on (lock.h). A waiting operation
- * keeps its counters from being closed (refs). Once it is posted, the core knows the completion counter by its address,
- * hence shmcma_cntr.lent.
+ * Locks, and how long the counters of an operation stay: wait/work.c.
  */
 #include "op/trigger.h"
 

@@ -10,8 +10,8 @@
  * endpoints without queue and counter, are among them, because every poll polls these, too. The watcher sleeps on the
  * endpoint's futex and signals the object: it changes the object's own futex, on which threads in calls sleep, writes
  * to a pipe, broadcasts the condition. The first wait that needs a watcher starts it. It makes no progress, and takes
- * no lock of the domain, because FI_THREAD_DOMAIN has none. Threads in calls could sleep on both futexes at once by
- * futex_waitv(2), which takes longer: docs/MEASUREMENTS.md, "Sleeping and waking".
+ * no lock of the domain, because a domain may have none (FI_THREAD_DOMAIN). Threads in calls could sleep on both
+ * futexes at once by futex_waitv(2), which takes longer: docs/MEASUREMENTS.md, "Sleeping and waking".
  *
  * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, which reads nothing. It sleeps
  * on the words of all endpoints and its own at once: it polls when it is awake, so a watcher would only be one more
@@ -26,15 +26,15 @@
  * and a thread that adds something signals after that. For peers see src/os/wake.c. While threads sleep in calls the
  * object stays armed, even if another thread reads it. It also stays armed while a thread may sleep on a system wait
  * object (`given`): from the success of fi_trywait() until a signal is given. The provider does not know whether that
- * thread sleeps, and another thread may read the object; if the thread has not slept, a peer wakes once in vain. A
- * fi_trywait() of another thread may empty the pipe before the signalled thread has seen it: as if that signal had not
- * been given. A fi_trywait() that finds something leaves the pipe as it is.
+ * thread sleeps, and another thread may read; if the thread has not slept, a peer wakes once in vain. A fi_trywait() of
+ * another thread may empty the pipe before the signalled thread has seen it: as if that signal had not been given. A
+ * fi_trywait() that finds something leaves the pipe as it is.
  *
  * Locks, in order: wait set, object, watcher. No thread that holds one of them takes the application's mutex: a thread
  * that holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock
- * leaves the signal to a watcher. If there is no watcher, because there is no endpoint or no thread, the signal is owed
- * until the lock is released. Only calls that enable or close endpoints or add to a counter owe signals; they hold no
- * lock of a set.
+ * leaves the signal to a watcher. Without a watcher, for want of an endpoint or a thread, the signal is owed until the
+ * lock is released. Only calls that enable or close endpoints or add to a counter owe signals; they hold no lock of a
+ * set.
  */
 #include "wait/wait.h"
 
@@ -141,7 +141,7 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 	struct shmcma_domain *domain = wait->domain;
 
 	atomic_store(&wait->closes, true); /* threads give up signals to it from now on */
-	/* first, so that no thread arms it again */
+	/* first, so that no thread arms it through the set */
 	if (wait->set)
 		leave_set(wait);
 	if (domain && was_watched(wait)) {
@@ -184,9 +184,7 @@ static void unlink_locked(struct shmcma_wait *wait)
 	wait->armed = wait->again = false;
 }
 
-/*
- * Peers learn that nobody sleeps only when no object under this lock is armed; until then a peer may wake once in vain.
- */
+/* Peers learn that nobody sleeps only when no object under this lock is armed; else a peer wakes once in vain. */
 static void disarm_locked(struct shmcma_wait *wait)
 {
 	const struct shmcma_lock *lock = lock_of(wait->locked);

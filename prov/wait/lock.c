@@ -27,7 +27,7 @@
 
 #include <stdlib.h>
 
-/* Two locks are in different cache lines, because different threads write them. */
+/* No two locks share a cache line, because different threads write them. */
 #define LINE 64
 #define LOCK_SIZE ((sizeof(struct shmcma_lock) + LINE - 1) / LINE * LINE)
 
@@ -144,9 +144,9 @@ void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lo
 /* ---- objects come and go --------------------------------------------------------------------- */
 
 /*
- * Searches from the place of the last insertion or removal: objects that are opened or closed one after another have
- * locks side by side, so thousands of them do not walk the list each. (32,768 completion queues, opened and closed,
- * take half a second of processor time; a search from the head of the list took two minutes.)
+ * Searches from the last insertion or removal: objects that are opened or closed one after another have locks side by
+ * side, so thousands of them do not walk the list each. (32,768 completion queues, opened and closed, take half a
+ * second of processor time; from the head of the list it was two minutes.)
  */
 static void insert(struct shmcma_locks *locks, struct shmcma_lock *lock)
 {
@@ -244,9 +244,7 @@ void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object
 
 /* ---- one of two ------------------------------------------------------------------------------ */
 
-/*
- * The caller holds both and `from` is released: a thread that waits for `from` finds that its object has another lock.
- */
+/* The caller holds both and releases `from`: a thread that waits for it finds that its object has another lock. */
 static void absorb(struct shmcma_lock *to, struct shmcma_lock *from)
 {
 	while (from->objects) {

@@ -5,30 +5,29 @@
  * Endpoints, completion queues, counters and shared contexts share a lock if they are bound together, or to the same
  * object. A data call, and each read of a queue or a counter, holds the lock of its object (shmcma_lock_enter()), so
  * threads that use unrelated objects do not wait for each other. Calls that bind, enable and close endpoints, end a
- * registration or change an address vector hold all locks of the domain (shmcma_lock()): these do not change while a
- * thread holds any lock. fi_mr_reg holds only the common lock (shmcma_lock_common()), because no other thread uses the
- * new region before the call returns (mr.c).
+ * registration or change an address vector hold all locks of the domain (shmcma_lock()): a thread that holds any lock
+ * sees none of these changes. fi_mr_reg holds only the common lock (shmcma_lock_common()), because no other thread uses
+ * the new region before the call returns (mr.c).
  *
  * The cost: docs/MEASUREMENTS.md, "Locks of a domain".
  *
- * Binding merges two locks into one; this is never undone. All locks of a domain become one ("common") when an
- * operation concerns more than the objects that are bound together:
+ * Binding merges two locks for good. All locks of a domain become one ("common") when an operation concerns more than
+ * the objects that are bound together:
  *
- *   when the domain is opened       FI_THREAD_DOMAIN, which takes no lock; automatic progress, asked for or needed for
- *                                   a strict target; FI_COLLECTIVE
+ *   when the domain is opened       FI_THREAD_DOMAIN; automatic progress, asked for or needed for a strict target;
+ *                                   FI_COLLECTIVE
  *   endpoint with FI_COLLECTIVE     is enabled: every poll of any object makes progress for its groups
  *   endpoint without queue and      is enabled: every poll of any object polls it, too (shmcma_domain.silent)
  *   counter
  *   counter bound to memory, or of  any endpoint of the domain may count there, and a read of the counter polls all
  *   deferred work                   endpoints (shmcma_cntr.elsewhere)
  *   triggered operation             is submitted: every poll of any object looks whether it is due
- *   counter without endpoint        a thread sleeps on it, and so on all endpoints. A read of such a counter holds all
- *                                   locks.
+ *   counter without endpoint        a thread sleeps on it, and so on all endpoints. A read of it holds all locks.
  *
- * Wait sets and poll sets do not merge locks: their members are looked at one by one.
+ * Wait sets and poll sets do not merge locks: they look at one member after the other.
  *
- * With FI_THREAD_DOMAIN no data call takes a lock, and all objects have the common one. Control calls still take it:
- * fi_domain(3) says that they are "always considered thread safe", which holds here among control calls.
+ * With FI_THREAD_DOMAIN, and neither automatic progress nor FI_COLLECTIVE, no data call takes a lock. Control calls
+ * still take the common one: fi_domain(3) has them "always considered thread safe", so they are among themselves.
  */
 #ifndef SHMCMA_LOCK_H
 #define SHMCMA_LOCK_H
@@ -39,31 +38,26 @@
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse, const struct shmcma_unlock_hook *hook);
 void shmcma_locks_fini(struct shmcma_domain *domain);
 
-/*
- * Gives a new object a lock, and takes it back at its end. One thread knows the object, holds no lock, and has bound it
- * to nothing.
- */
+/* Give a new object a lock, and take it back at its end. Only one thread knows the object, and holds no lock. */
 void shmcma_lock_join(struct shmcma_domain *domain, struct shmcma_locked *object, bool may_be_common);
 void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object);
 
-/*
- * Gives the two objects one lock; the second function gives all objects one. The caller holds all locks of the domain.
- */
+/* Merge the locks of two objects, or of all. The caller holds all locks of the domain. */
 void shmcma_lock_merge_locked(struct shmcma_locked *one, struct shmcma_locked *other);
 void shmcma_lock_merge_all_locked(struct shmcma_domain *domain);
 
 /*
- * Take and release the other locks around fork(2) while the common lock is held. False: another call holds one, see
+ * Take and release the other locks around fork(2) while the common lock is held. False: a call holds one, see
  * shmcma_fork_hold().
  */
 bool shmcma_lock_hold_others(struct shmcma_domain *domain, unsigned int *tries);
 void shmcma_lock_drop_others(struct shmcma_domain *domain);
-/* In the child: makes all locks free again; this thread is the only one there, and no thread sleeps. */
+/* In the child: frees all locks; no other thread exists there. */
 void shmcma_lock_forked(struct shmcma_domain *domain);
 
 /*
- * Ends the taking of a lock that is not the object's any more: it was merged into another meanwhile, and may now belong
- * to no object or to other objects.
+ * Ends the taking of a lock that is not the object's any more: it was merged into another, or now belongs to other
+ * objects or to none.
  */
 void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lock);
 

@@ -27,7 +27,7 @@ int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_po
 
 /*
  * Makes progress, under the lock of the polled endpoints. Returns 0 if there was nothing to do. Every read also polls
- * the endpoints without queue and counter, such as one that is only a target: no reader polls them otherwise.
+ * the endpoints without queue and counter (pure targets), which no other reader could poll.
  */
 static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
 {

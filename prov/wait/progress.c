@@ -4,8 +4,8 @@
  * domain is closed.
  *
  * The thread polls the enabled endpoints of its domain, one round at a time, under the domain's only lock (lock.h).
- * Completions go to the same queues and counters as without the thread. It only tries the lock, so the application
- * never pays for waking it.
+ * Completions go to the same queues and counters as without the thread. It only tries the lock: a call of the
+ * application that holds it never pays for waking this thread.
  *
  *   round         what it was                           next
  *   DONE          work done                             another round at once
@@ -23,17 +23,16 @@
  * operations that a peer is working on). Why it misses no such store: src/os/wake.c, models/wait.pml. In this process
  * the thread is a waiter like any other (armed.c). While it is armed, a thread that has enabled an endpoint, or begun
  * an operation that needs polls, signals it when it releases the domain's lock: after the thread has read its futex, or
- * while it sleeps on the futex. While the thread is not armed it polls soon anyway, and no caller pays more than a
- * load.
+ * while it sleeps on the futex. While it is not armed it polls soon anyway, and no caller pays more than a load.
  *
- * If the application polls by itself (`polls`), the thread does not disturb: it is not armed, so peers need not wake
- * it, and it looks every NAP whether the application still polls. The count of polls costs the application nothing
- * more, but does not tell when the last poll was, so the thread takes over between one and two naps after that. Calls
- * of the application do not wake the thread from its sleep: when a peer wakes it, it polls once, and learns by the next
- * round whether the application polls.
+ * If the application polls by itself (`polls`), the thread keeps out of its way: it is not armed, so peers need not
+ * wake it, and it looks every NAP whether the application still polls. The count costs the application nothing more,
+ * but does not tell when the last poll was, so the thread takes over between one and two naps after it. Calls of the
+ * application do not end the thread's sleep. When a peer wakes it, it polls once, and learns by the next round whether
+ * the application polls.
  *
- * The word of an endpoint is freed with its memory. So the thread that closes an endpoint waits until this thread has
- * returned from its sleep (shmcma_progress_leave_locked()); it cannot sleep again without the domain's lock.
+ * The word of an endpoint is freed with its memory, so a thread that closes one waits until this thread has returned
+ * from its sleep (shmcma_progress_leave_locked()); it cannot sleep again without the domain's lock.
  *
  * Death or stop of a peer: sleep.c. If this process dies, only ASLEEP stays, for which peers make a system call in
  * vain.

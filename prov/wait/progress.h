@@ -8,8 +8,8 @@
 #include "wait/state.h"
 
 /*
- * Starts the thread if the domain wants it and it does not run: before an endpoint is enabled, without the domain's
- * lock. Errors: -FI_EAGAIN and others of thread creation.
+ * Starts the thread if the domain wants it, before an endpoint is enabled. Without the domain's lock. Errors:
+ * -FI_EAGAIN...
  */
 int shmcma_progress_start(struct shmcma_domain *domain);
 /* Ends a sleep of the thread before an endpoint is destroyed, with the domain's lock. */

@@ -3,10 +3,10 @@
  * state.h: the structures of objects that several files use. Each libfabric object is a structure that begins with its
  * fid; one file implements its calls. The core does the work (core.h).
  *
- * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its object, which
- * related objects share, if the threading model asks for locks or the provider has a thread that makes progress. Calls
- * that change the ties between objects hold all locks of the domain (shmcma_lock()). "_locked" alone means either: a
- * thread that changes data of the domain holds all of them, a thread that reads it holds any.
+ * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its object, unless
+ * the domain takes no locks. Calls that change the ties between objects hold all locks of the domain (shmcma_lock()).
+ * "_locked" alone means either: a thread that changes data of the domain holds all of them, a thread that reads it
+ * holds any.
  *
  * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event queue, watcher
  * (watcher.c); the locks of the core. A data call takes one lock of the domain.
@@ -40,8 +40,7 @@ typedef atomic_int shmcma_refs;
 
 /*
  * Access to words that fi_control() and fi_setopt() change at any time, while data calls of other threads
- * (FI_THREAD_SAFE) read them without a lock. Relaxed: each word is a value by itself, and the old or the new one will
- * do.
+ * (FI_THREAD_SAFE) read them without a lock. Relaxed: each word is independent, and the old or the new value will do.
  */
 #define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
 #define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
@@ -116,9 +115,9 @@ struct shmcma_locks {
 struct shmcma_wait_ops {
 	/* returns the endpoints that a look at the object polls */
 	const struct shmcma_polled *(*polled)(const struct shmcma_wait *wait);
-	bool (*has)(const struct shmcma_wait *wait); /* there is something to read or to report */
-	bool (*found)(struct shmcma_wait *wait);     /* the same; this call also reports it */
-	/* another thread has been told of something newer than `known`, the newest state when this wait began */
+	bool (*has)(const struct shmcma_wait *wait); /* whether there is something to read or to report */
+	bool (*found)(struct shmcma_wait *wait);     /* the same; the call itself reports it */
+	/* whether another thread knows something newer than `known`, which was the newest when this wait began */
 	bool (*differs)(const struct shmcma_wait *wait, const void *known);
 	int (*try)(struct shmcma_wait *wait); /* fi_trywait(); without the object's lock */
 };
@@ -183,7 +182,7 @@ struct shmcma_progress {
 	/* the thread sleeps on words of endpoints, or is about to; set under the domain's lock */
 	atomic_bool asleep;
 	/* only progress.c uses the rest */
-	/* held while one thread starts it, and others that enable an endpoint wait; free in a child of fork(2) */
+	/* held while one thread starts it and other threads wait to enable an endpoint; free in a child of fork(2) */
 	pthread_mutex_t starting;
 	bool running;
 	pthread_t thread;
@@ -221,8 +220,8 @@ struct shmcma_domain {
 };
 
 /*
- * fi_domain_bind: the event queue of objects that have none of their own, or NULL. It may be bound at any time, also
- * while locks are held, and stays bound until the domain is closed: a thread that has found it may use it.
+ * Returns the event queue of objects that have none of their own (fi_domain_bind), or NULL. It may be bound at any
+ * time, also while locks are held, and stays bound until the domain is closed: a thread that has found it may use it.
  */
 static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *domain)
 {

@@ -14,14 +14,13 @@ static inline bool shmcma_wait_has_pipe(const struct shmcma_wait *wait)
 }
 
 /*
- * Returns 0, or -FI_EMFILE and others of pipe2(2). `set`: with FI_WAIT_SET, see shmcma_wait_check(). `ops`: of a member
- * of a set, or of a domain.
+ * Errors: -FI_EMFILE... `set`: with FI_WAIT_SET, see shmcma_wait_check(). `ops`: of a member of a set, or of a domain.
  */
 int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid_wait *set,
 		     const struct shmcma_wait_ops *ops);
 /*
  * Called when the object is complete. With FI_WAIT_SET, threads that wait for the set look at the object from now on,
- * until shmcma_wait_fini(); it wakes the ones that sleep already.
+ * until shmcma_wait_fini(); this wakes threads that sleep already.
  */
 void shmcma_wait_join(struct shmcma_wait *wait);
 /*
@@ -45,8 +44,8 @@ int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
 void shmcma_wait_signal(struct shmcma_wait *wait);
 
 /*
- * The same for a thread that gives the signal in place of another: it gives up when `stop` is set, because the holder
- * of the application's mutex may wait for that. NULL: it never gives up.
+ * The same in place of another thread: gives up when `stop` is set, because the holder of the application's mutex may
+ * wait for that. NULL: never.
  */
 void shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop);
 
@@ -55,16 +54,13 @@ void shmcma_wait_signal_all(struct shmcma_wait *wait);
 
 /*
  * Sleeps on a queue or a counter that has nothing, until it may have something, or until `end` (ns of CLOCK_MONOTONIC,
- * INT64_MAX: no end). `found`: the last known state: of a counter its value (struct sc_cntr), of a queue its signals
- * (unsigned int). Returns 0: look again; -FI_EINTR: a signal came; -FI_EAGAIN: look again and return to the
- * application, which may be able to send now.
+ * INT64_MAX: none). `found`: the value of the counter (struct sc_cntr), or the signal of the queue (unsigned int), that
+ * the caller knows. 0: look again; -FI_EINTR: a signal; -FI_EAGAIN: look, then return to the application, which may be
+ * able to send now.
  */
 int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end);
 
-/*
- * A counter has changed and one thread learns it, which clears the change: makes other threads that sleep on it look,
- * too.
- */
+/* Makes all threads that sleep on a changed counter look, before one of them is told and so clears the change. */
 void shmcma_wait_told_locked(struct shmcma_wait *wait);
 
 /* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; -FI_EINVAL: it has no wait object. */
@@ -81,8 +77,8 @@ static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 extern const struct shmcma_unlock_hook shmcma_wait_unlock_hook;
 
 /*
- * An endpoint has been enabled, or closes: threads that wait under its lock look again once the lock is released, and
- * then wait for the new set of endpoints.
+ * An endpoint has been enabled, or closes: when the lock is released, threads that wait under it look again, then wait
+ * for the new set of endpoints.
  */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep);
 
@@ -99,9 +95,9 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 				  struct shmcma_domain *domain, int64_t *limit);
 
 /*
- * Called by the thread of a domain, which has polled all endpoints and found nothing. Returns 0: it may sleep on these
- * words until `limit`, and an operation that needs polls signals it (shmcma_progress.wait). Returns -FI_EAGAIN: there
- * is something to do. With the domain's lock.
+ * Called by the thread of a domain, which has polled all of it and found nothing. 0: it may sleep on these words until
+ * `limit`, and operations that need polls signal it (shmcma_progress.wait); -FI_EAGAIN: there is something to do. With
+ * the domain's lock.
  */
 struct shmcma_rest {
 	struct sc_sleep sleeps[SC_SLEEPS_MAX];

@@ -69,7 +69,6 @@ static int wait_counted(struct shmcma_wait_set *set, int64_t end)
 	}
 }
 
-/* The thread counts itself as a sleeper before it tries and arms the members. */
 SHMCMA_CALL(int, set_wait, struct fid_wait *fid, int timeout)
 {
 	struct shmcma_wait_set *set = set_of(&fid->fid);

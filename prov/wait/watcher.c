@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * watcher.c: the thread that sleeps on an endpoint for threads that wait with a system wait object.
+ * watcher.c: the thread that sleeps on an endpoint for threads that wait with a system wait object; see armed.c.
  *
- * An endpoint of the core that a wait depends on has one watcher. It sleeps on the endpoint's futex, makes no progress,
- * takes no lock of the domain, and signals the objects that listen (shmcma_wait_signal_until()). The first wait that
- * needs it starts it; it ends with its endpoint. It does not run in a child of fork(2).
+ * It signals the objects that listen (shmcma_wait_signal_until()), and ends with its endpoint. It does not run in a
+ * child of fork(2).
  *
  * Lock: a watcher's own lock comes after all of the domain; a signal does not hold it. A thread that gives an endpoint
  * a watcher, or ends it, holds the domain's locks.
@@ -28,7 +27,7 @@ struct shmcma_watcher {
 	uint64_t round; /* only the thread uses it; from 1 on */
 	atomic_bool stop;
 	_Atomic int64_t limit; /* ns: it signals then in any case; INT64_MAX: never */
-	pid_t made_by;	       /* pid: a child of fork(2) has no such thread */
+	pid_t made_by;	       /* a child of fork(2) does not run the thread */
 	pthread_mutex_t lock;  /* guards the following fields */
 	struct watched {
 		struct shmcma_wait *wait;
@@ -152,8 +151,8 @@ static bool add(struct shmcma_watcher *watcher, struct shmcma_wait *wait)
 }
 
 /*
- * Both tests are needed: a child in a namespace of its own may have its parent's pid, and a child of clone(2) is not
- * known to be forked.
+ * Two tests: a child in its own pid namespace may have its parent's pid, and a child of clone(2) is not marked as
+ * forked.
  */
 static bool runs_here(const struct shmcma_watcher *watcher, const struct shmcma_domain *domain)
 {
@@ -200,7 +199,6 @@ void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma
 	free(watcher);
 }
 
-/* Makes the watcher signal at `limit` at the latest. A watcher that sleeps for longer looks again. */
 void shmcma_watcher_limit(struct shmcma_watcher *watcher, int64_t limit)
 {
 	int64_t old = atomic_load(&watcher->limit);

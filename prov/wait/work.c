@@ -104,10 +104,7 @@ static struct shmcma_work *due_locked(struct shmcma_cntr *cntr)
 	return NULL;
 }
 
-/*
- * Reports the error of an operation that is cancelled or cannot be posted: to the application it ends like any failed
- * operation.
- */
+/* Reports an operation that is cancelled or cannot be posted, like any failed operation. */
 static void fail_locked(struct shmcma_work *work, int error)
 {
 	struct shmcma_ep *ep = work->ep;
@@ -144,10 +141,7 @@ static bool run_cntr_locked(struct shmcma_cntr *cntr)
 	return moved;
 }
 
-/*
- * An operation that is posted may end at once and raise the counter of another one: then all counters are looked at
- * again.
- */
+/* A posted operation may end at once and raise another's counter: then all counters are looked at again. */
 void shmcma_work_run_locked(struct shmcma_domain *domain)
 {
 	struct shmcma_cntr *cntr = domain->triggers;

@@ -38,7 +38,7 @@ struct shmcma_work {
 	struct sc_remote remote[SC_REMOTE_MAX];
 };
 
-/* Adds it to the list of its counter; it keeps its counters open. */
+/* Adds it to its counter's list, which keeps its counters open. */
 void shmcma_work_insert_locked(struct shmcma_work *work);
 void shmcma_work_free(struct shmcma_work *work);
 
