@@ -19,7 +19,7 @@
 /* Messages of an operation under way in each direction: so many processes read the memory of one member at a time. */
 #define SHMCMA_COLL_WINDOW 4
 #define SHMCMA_COLL_PHASES 3
-/* The largest group: the peers that may connect to an endpoint, and the endpoint itself. */
+/* The most members of a group: the peers that may connect to an endpoint, and itself. */
 #define SHMCMA_COLL_MEMBERS_MAX 1025
 
 /* The pairs of sender and receiver in a phase. The rank of a member is its place in the address vector set. */
@@ -48,7 +48,7 @@ struct shmcma_phase {
 	/* SPREAD: the only rank that is sent to, or received from; or SHMCMA_ALL */
 	uint32_t to, from;
 	uint32_t root; /* UP, DOWN */
-	bool reduce;   /* SPREAD: received data is reduced into `in`, not stored there */
+	bool reduce;   /* SPREAD: received data is reduced into `in` */
 	/* UP, SPREAD with `reduce`: this member's own contribution; NULL: it is in `in` already */
 	const char *own;
 };
@@ -116,7 +116,7 @@ static inline bool shmcma_set_is_for(uint64_t flags, enum fi_collective_op op)
 	return !(flags & SHMCMA_SET_OPS) || flags & FI_BARRIER_SET << op;
 }
 
-/* The most bytes of all members' blocks together. */
+/* The most bytes in the blocks of all members. */
 #define SHMCMA_COLL_BYTES_MAX (SIZE_MAX / 4)
 
 /* ---- group.c --------------------------------------------------------------------------------- */
@@ -129,10 +129,10 @@ void shmcma_coll_close(struct shmcma_ep *ep);
 int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_set *set, void *context,
 			     struct shmcma_group **group);
 
-/* Returns the group of that address if it is joined and not broken; else NULL and an error. */
+/* Returns the group of that address, joined and not broken; else NULL and an error. */
 struct shmcma_group *shmcma_group_find(struct shmcma_coll *coll, fi_addr_t addr, int *error);
 
-/* Creates an operation without phases. -FI_EAGAIN: there is no space for its completion now. -FI_ENOMEM. */
+/* Creates an operation without phases. -FI_EAGAIN: no space for its completion now. -FI_ENOMEM. */
 int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_collop **op);
 void shmcma_collop_free(struct shmcma_collop *op);
 /* Begins it as the group's next operation. */
@@ -140,7 +140,7 @@ void shmcma_collop_begin(struct shmcma_collop *op);
 
 /* ---- pattern.c ------------------------------------------------------------------------------- */
 
-/* Computes the number of steps in each direction for a phase that begins. */
+/* Computes the steps of the phase that begins, in each direction. */
 void shmcma_pattern_count_steps(struct shmcma_collop *op);
 /*
  * Returns the rank that step `step` sends to, or receives from, or SHMCMA_ALL: none. The largest subtree comes first.

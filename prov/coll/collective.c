@@ -28,7 +28,6 @@
 
 #define COLLECTIVE_FLAGS (FI_COMPLETION | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_INJECT_COMPLETE)
 
-/* The arguments of a call. */
 struct asked {
 	enum fi_collective_op what;
 	const void *buf;
@@ -131,7 +130,7 @@ static struct shmcma_phase *spread(struct shmcma_collop *op, struct shmcma_block
 	return phase;
 }
 
-/* Allocates space for the received messages of one window that are to be reduced, `size` bytes each. */
+/* Allocates space for the messages of one window that are to be reduced, `size` bytes each. */
 static int need_temps(struct shmcma_collop *op, size_t size)
 {
 	op->temps = malloc(size ? size * SHMCMA_COLL_WINDOW : 1);
@@ -148,7 +147,6 @@ static int need_work(struct shmcma_collop *op, size_t size)
 	return op->work ? 0 : -FI_ENOMEM;
 }
 
-/* Returns the size of the longest slice. */
 static size_t slice_size(const struct shmcma_collop *op, size_t size)
 {
 	size_t elements = size / op->element;
@@ -173,7 +171,7 @@ static struct iovec own_slice(const struct shmcma_collop *op, const void *base, 
 	return shmcma_block(op, &slices, op->group->rank);
 }
 
-/* Reduces up a tree: into the root's result; other members use memory of their own. */
+/* Reduces up a tree: into the root's result, else into own memory. */
 static int small_reduce(struct shmcma_collop *op, const struct asked *asked, size_t size, void *result,
 			uint32_t root)
 {
@@ -302,7 +300,7 @@ static int plan(struct shmcma_collop *op, const struct asked *asked, size_t size
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Finds the rank of the root, which is given by its address in the vector. */
+/* Finds the rank of the root, given by its address in the vector. */
 static int find_root(const struct shmcma_group *group, const struct asked *asked, uint32_t *root)
 {
 	*root = 0;

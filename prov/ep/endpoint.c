@@ -59,9 +59,7 @@ static const char *service_of(const struct shmcma_ep *ep)
 	return ep->index == 0 && *name ? name : NULL;
 }
 
-/*
- * Returns the order to keep beyond the order that always holds, between the kinds of operations that the endpoint has.
- */
+/* Returns the order to keep beyond the usual one, between kinds of operations that the endpoint has. */
 static uint32_t order_of(const struct shmcma_ep *ep)
 {
 	uint64_t caps = ep->caps & ep->tx_caps, order = ep->tx_order;
@@ -444,7 +442,7 @@ SHMCMA_CALL(int, ep_getname, fid_t fid, void *addr, size_t *addrlen)
 		return -FI_ENOSYS;                                                                        \
 	}
 
-/* An endpoint of type RDM has no connections; other providers of libfabric return -FI_ENOSYS, too. */
+/* An endpoint of type RDM has no connections; as elsewhere in libfabric, -FI_ENOSYS. */
 UNABLE(cm_getpeer, struct fid_ep *ep, void *addr, size_t *addrlen)
 UNABLE(cm_connect, struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
 UNABLE(cm_listen, struct fid_pep *pep)
@@ -488,7 +486,7 @@ SHMCMA_CALL(ssize_t, ep_cancel, fid_t fid, void *context)
 	return ret;
 }
 
-/* Returns the space that is left of the common size; the core gives each user the whole size. */
+/* Returns what is left of the common size; in the core each user has the whole size. */
 static size_t stx_room(const struct shmcma_stx *stx)
 {
 	size_t left = stx->size;

@@ -35,7 +35,7 @@ struct shmcma_stx {
 
 /* ---- endpoint.c ------------------------------------------------------------------------------ */
 
-/* Tells whether an endpoint of this info may be opened. -FI_EINVAL: no; the reason is logged. Without the lock. */
+/* -FI_EINVAL: no endpoint of this info may be opened; the reason is logged. Without the lock. */
 int shmcma_ep_check_info(const struct shmcma_domain *domain, const struct fi_info *info);
 
 /*
@@ -47,7 +47,7 @@ int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, s
 void shmcma_ep_show(struct shmcma_ep *ep, struct fid_ep **out);
 void shmcma_ep_discard(struct shmcma_ep *ep);
 
-/* Returns the queue size for the size that the application asks for. */
+/* The size that holds if the application asks for this one. */
 size_t shmcma_size_or_default(size_t size);
 
 static inline size_t shmcma_ep_class(const struct shmcma_ep *ep)
@@ -57,9 +57,9 @@ static inline size_t shmcma_ep_class(const struct shmcma_ep *ep)
 
 /* ---- tables.c -------------------------------------------------------------------------------- */
 
-/* Sets the operation tables by the endpoint's capabilities and state. */
+/* Sets the operation tables by capabilities and state. */
 void shmcma_ep_set_tables(struct shmcma_ep *ep);
-/* In a child of fork(2): sets the tables that refuse every call. */
+/* The same in a child of fork(2): every call is refused. */
 void shmcma_ep_set_forked_tables(struct fid_ep *ep);
 
 /* Tell whether it can send, or receive, messages of that kind, FI_MSG or FI_TAGGED. */
@@ -87,14 +87,14 @@ int shmcma_ep_get_op_flags(const struct shmcma_ep_fid *fid, uint64_t *flags);
 
 int shmcma_ep_bind_locked(struct shmcma_ep *ep, struct fid *object, uint64_t flags);
 void shmcma_ep_join_av(struct shmcma_ep *ep, struct shmcma_av *av);
-/* Makes reads of the objects that it is bound to poll it. -FI_ENOMEM: perhaps only of some. */
+/* Makes reads of the objects that it is bound to poll it. -FI_ENOMEM: perhaps of some only. */
 int shmcma_ep_polled_by_all(struct shmcma_ep *ep);
 void shmcma_ep_polled_by_none(struct shmcma_ep *ep);
 /* Tells whether it is bound to the contexts that it must share, with the right address vector. -FI_EINVAL: no. */
 int shmcma_ep_check_shared_locked(const struct shmcma_ep *ep);
 /* Called when it has been enabled. */
 void shmcma_ep_join_shared_locked(struct shmcma_ep *ep);
-/* Called when it closes, before its core is destroyed. Its event queue stays. */
+/* Before its core is destroyed. Its event queue stays. */
 void shmcma_ep_unbind_locked(struct shmcma_ep *ep);
 
 /* ---- what a domain opens: endpoint.c, sep.c, shared.c ----------------------------------------- */

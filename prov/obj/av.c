@@ -97,9 +97,7 @@ static int store(struct insertion *insertion, const char *given, const char *add
 	return ret;
 }
 
-/*
- * Takes an index, if there is one, for an address that is not found, so that later addresses of the call do not get it.
- */
+/* Takes an index, if there is one, for an address that is not found, so that later ones of the call do not get it. */
 static void skip(struct insertion *insertion)
 {
 	struct shmcma_av *av = insertion->av;
@@ -131,8 +129,8 @@ static void report_failure(struct insertion *insertion, int error)
 }
 
 /*
- * Tells whether the address has sent something to an endpoint of the vector. Then it gets an index even if its endpoint
- * is gone: a receiver inserts the address of a message to name a sender that it cannot answer any more.
+ * Tells whether the address has sent something to an endpoint of the vector. If so, it gets an index even if its
+ * endpoint is gone: a receiver inserts it to name a sender that it cannot answer any more.
  */
 static bool has_come(struct shmcma_av *av, const char *address)
 {
@@ -325,7 +323,7 @@ static int add_to_suffix(const char *name, size_t add, char *out, size_t size)
 	return made < 0 || (size_t)made >= size ? -FI_EINVAL : 0;
 }
 
-/* Makes the node name that is `add` after this one; a numeric address counts as one number. */
+/* Makes the node name that is `add` later; a numeric address counts as one number. */
 static int add_to_node(const char *node, size_t add, char *out)
 {
 	unsigned char ip[sizeof(struct in6_addr)];
@@ -381,10 +379,7 @@ SHMCMA_CALL(int, av_insertsym, struct fid_av *fid, const char *node, size_t node
 
 /* ---- the other calls ------------------------------------------------------------------------- */
 
-/*
- * Removes an entry; the endpoints forget its peer if nothing else refers to it. The caller holds all locks of the
- * domain.
- */
+/* Removes an entry; endpoints forget its peer if nothing else refers to it. All locks of the domain are held. */
 static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
 {
 	char address[SC_ADDR_SIZE];
@@ -503,7 +498,7 @@ static int av_close(struct fid *fid)
 
 static struct fi_ops av_fid_ops = SHMCMA_FID_OPS(av_close, av_bind, shmcma_no_control);
 
-/* A child of fork(2) may still call the functions that only make text. */
+/* A child of fork(2) may still call functions that only make text. */
 SHMCMA_FORKED_CALL(int, shmcma_av_set_open, struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **set,
 		   void *context)
 
@@ -537,7 +532,7 @@ static int check_attr(const struct fi_av_attr *attr)
 	return 0;
 }
 
-/* Returns the reason why the named vector cannot be opened, and the remedy. */
+/* Returns why the named vector cannot be opened, and the remedy. */
 static const char *why_not_shared(int err)
 {
 	switch (err) {
@@ -557,7 +552,7 @@ static const char *why_not_shared(int err)
 	}
 }
 
-/* Does not warn a reader that may only test whether a vector exists, even by a name that no vector can have. */
+/* Does not warn a reader that may only test whether a vector exists, even for an impossible name. */
 static void tell_why_not_shared(const struct shmcma_av *av, const char *name, int ret)
 {
 	static const char format[] = "shared address vector %s: %s\n";
@@ -568,10 +563,7 @@ static void tell_why_not_shared(const struct shmcma_av *av, const char *name, in
 		shmcma_warn(FI_LOG_AV, format, name, why_not_shared(-ret));
 }
 
-/*
- * Opens the directory of a named vector. -FI_EADDRINUSE: another process inserts there; -FI_ENOENT: no process does,
- * and there is nothing to read.
- */
+/* Opens the directory of a named vector. -FI_EADDRINUSE: another process inserts there; -FI_ENOENT: none does. */
 static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 {
 	uint32_t capacity = attr->count > SHARED_MIN ? SC_DIRECTORY_MAX : SHARED_MIN;

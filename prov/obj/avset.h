@@ -17,11 +17,11 @@ struct shmcma_av_set {
 	struct shmcma_object object;
 };
 
-/* The first bit marks an address that fi_av_set_addr() returns, the second one that fi_mc_addr() returns. */
+/* Bits of addresses that fi_av_set_addr() and fi_mc_addr() return. */
 #define SHMCMA_ADDR_SET (1ULL << 61)
 #define SHMCMA_ADDR_GROUP (1ULL << 62)
 
-/* The operations that a set is for; a set without any of these flags is for all. */
+/* The operations that a set is for; without any of these flags all. */
 #define SHMCMA_SET_OPS                                                                                    \
 	(FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET | FI_ALLGATHER_SET |      \
 	 FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET | FI_GATHER_SET)

@@ -6,8 +6,8 @@
 #include "wait/state.h"
 
 /*
- * The entry of an address. In both types of vectors fi_addr_t is the index of the entry. An entry never moves, in
- * memory or to another index; a later insertion reuses the index of a removed entry.
+ * The entry of an address; fi_addr_t is its index, in both types of vectors. An entry never moves, in memory or to
+ * another index; a later insertion reuses the index of a removed entry.
  */
 struct shmcma_av_entry {
 	char address[SC_ADDR_SIZE];  /* in endpoint form; empty: removed */
@@ -45,12 +45,11 @@ const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
 /* Returns the number of indices given out: one more than the highest. */
 size_t shmcma_av_count(struct shmcma_av *av);
 /*
- * Returns the name in completions of the sender with that address (endpoint form), or of any other context of its
- * endpoint: the lowest fi_addr of it, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it was not
- * inserted.
+ * Returns the name in completions of the sender with that address (endpoint form), or of another context of its
+ * endpoint: its lowest fi_addr, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it is not inserted.
  */
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
-/* Tells whether the vector has the address, or the address of another context of that endpoint. */
+/* Tells whether the vector has the address of any context of that endpoint. */
 bool shmcma_av_has(struct shmcma_av *av, const char *address);
 
 static inline bool shmcma_av_is_reader(const struct shmcma_av *av)
@@ -70,7 +69,7 @@ int shmcma_av_take_index_locked(struct shmcma_av *av, uint32_t *index);
 void shmcma_av_give_back_locked(struct shmcma_av *av, uint32_t index);
 /* Gives the address the lowest free index. Errors as above. */
 int shmcma_av_put_locked(struct shmcma_av *av, const char *given, const char *address, uint32_t *index);
-/* Removes the entry. False: there is none, because one call names it twice. */
+/* False: there is no entry, because one call names it twice. */
 bool shmcma_av_remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char address[SC_ADDR_SIZE]);
 
 #endif

@@ -28,7 +28,7 @@ const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr)
 	return cntr->elsewhere || !cntr->polled.count ? &cntr->domain->enabled : &cntr->polled;
 }
 
-/* The set of polled endpoints may change while no lock is held; once all are held, that makes no difference. */
+/* The set of polled endpoints may change while no lock is held; with all held, that makes no difference. */
 bool shmcma_cntr_enter(struct shmcma_cntr *cntr)
 {
 	shmcma_lock_enter(&cntr->locked);
@@ -127,7 +127,7 @@ static void changed_locked(struct shmcma_cntr *cntr)
 	cntr->changes++;
 }
 
-/* `sets`: adds the difference to the value; the lock keeps the word unchanged meanwhile. */
+/* `sets`: adds the difference to the value, since the lock keeps the word unchanged. */
 static int change(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value, bool sets)
 {
 	shmcma_lock_enter(&cntr->locked);

@@ -20,7 +20,7 @@ const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
  */
 bool shmcma_cntr_enter(struct shmcma_cntr *cntr);
 void shmcma_cntr_leave(struct shmcma_cntr *cntr, bool all);
-/* Frees the counters that were kept for operations under way, when the domain closes. */
+/* Frees counters that were kept for operations under way, when the domain closes. */
 void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 
 int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *context);

@@ -84,7 +84,7 @@ static bool is_stranger(const struct shmcma_cq *cq, const struct sc_comp *comp)
 /* A peer wrote here; the completion belongs to no operation of this endpoint. */
 #define WRITTEN (FI_RMA | FI_REMOTE_WRITE)
 
-/* The completion of a released multi-receive buffer without a message has only the flag FI_MULTI_RECV. */
+/* A released multi-receive buffer without a message has only the flag FI_MULTI_RECV. */
 static inline uint64_t flags_of(const struct sc_comp *comp)
 {
 	uint64_t flags = comp->flags & SC_COMP_WRITTEN ? WRITTEN : comp->cq_flags;
@@ -131,8 +131,8 @@ INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *co
 }
 
 /*
- * Takes entries `n` up to `count`, up to the first error, or unknown source if sources are asked for. Returns the new
- * `n`.
+ * Takes entries `n` up to `count`, or up to the first error, or unknown source if sources are asked for. Returns the
+ * new `n`.
  */
 INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_addr_t *source,
 		   enum fi_cq_format format)
@@ -197,7 +197,7 @@ SAME(sc_entry, buf, buf);
 SAME(sc_entry, data, data);
 SAME(sc_entry, tag, tag);
 
-/* Polls. Returns the number of entries that the poll has written past the queue, up to `count`, if it may. */
+/* Polls. Returns the number of entries, up to `count`, that the poll has written past the queue, if it may. */
 INLINE size_t poll_into(struct shmcma_cq *cq, void *buf, size_t count, bool by_passes)
 {
 	if (!by_passes || !count || sc_comp_ring_is_overrun(&cq->queue)) {

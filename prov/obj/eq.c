@@ -213,10 +213,7 @@ void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining)
 	joining->domain = NULL;
 }
 
-/*
- * Returns the domain of the n-th fi_join under way, with its locks held; it is not freed before leave(). NULL: there
- * are fewer.
- */
+/* Returns the domain of the n-th fi_join under way, locked; it is not freed before leave(). NULL: there are fewer. */
 static struct shmcma_domain *visit(struct shmcma_eq *eq, size_t n)
 {
 	struct shmcma_domain *domain;
@@ -253,10 +250,7 @@ static bool progress(struct shmcma_eq *eq)
 	return n;
 }
 
-/*
- * Called when the queue is empty. Returns 0: a thread may sleep until *limit; -FI_EAGAIN: it makes progress and looks
- * again.
- */
+/* Called when the queue is empty. 0: a thread may sleep until *limit; -FI_EAGAIN: it makes progress, and looks. */
 static int rest(struct shmcma_eq *eq, int64_t *limit)
 {
 	struct shmcma_domain *domain;
@@ -366,7 +360,7 @@ SHMCMA_CALL(ssize_t, eq_write, struct fid_eq *fid, uint32_t type, const void *bu
 	event = event_create(type, buf, len);
 	if (!event)
 		return -FI_ENOMEM;
-	/* The writer gets -FI_EAGAIN if there is no space, so its event does not overrun the queue. */
+	/* The writer gets -FI_EAGAIN if there is no space: its event does not overrun the queue. */
 	pthread_mutex_lock(&eq->lock);
 	if (eq->overrun) {
 		ret = -FI_EOVERRUN;

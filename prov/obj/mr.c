@@ -110,7 +110,7 @@ static int bind_counter(struct mr *mr, struct fid *fid, uint64_t flags)
 }
 
 /*
- * A peer names an endpoint of the domain and a key: peers can access a region through all endpoints, even if it is
+ * A peer names an endpoint of the domain and a key: it can access a region through all endpoints, even if the region is
  * bound to one, as FI_MR_ENDPOINT asks.
  */
 static int bind_endpoint(struct mr *mr, struct fid *fid, uint64_t flags)
@@ -321,7 +321,7 @@ static uint64_t first_address(const struct request *request)
 }
 
 /*
- * Holds only the common lock if possible, so that data calls of other threads go on: only its holder changes the table.
+ * Takes only the common lock if possible, so that data calls of other threads go on: only its holder changes the table.
  */
 static int open_one(struct mr *mr, const struct sc_reg_attr *attr)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 #include "obj/avtable.h"
 
-/* Splits an fi_addr_t into the entry of the address vector and the receive context. */
+/* Splits an fi_addr_t into the entry of the vector and the receive context. */
 static fi_addr_t split(const struct shmcma_ep *ep, fi_addr_t fi_addr, uint16_t *index)
 {
 	unsigned int bits = ep->rx_ctx_bits;

@@ -5,15 +5,12 @@
 
 #include "wait/state.h"
 
-/* Returns the peer of fi_addr, or NULL (no such entry, no memory); the slow path of shmcma_ep_peer(). */
+/* Slow path of shmcma_ep_peer(): the peer of fi_addr, or NULL (no such entry, no memory). */
 struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);
-/* Returns the reason: -FI_EINVAL, no such entry; -FI_EAGAIN, no memory now; -FI_EOPBADSTATE, see shared.c. */
+/* Why there is no peer: -FI_EINVAL, no such entry; -FI_EAGAIN, no memory now; -FI_EOPBADSTATE, see shared.c. */
 int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 
-/*
- * Returns the place of fi_addr in `peers`: the context is in the low bits, so that the places in use are close
- * together.
- */
+/* The place of fi_addr in `peers`: the context is in the low bits, so that places in use are close together. */
 static inline uint64_t shmcma_ep_place(const struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
 	return fi_addr << ep->rx_ctx_bits | fi_addr >> (-ep->rx_ctx_bits & 63);

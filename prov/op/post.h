@@ -282,7 +282,7 @@ shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }
 
-/* Adds up the lengths. -FI_EINVAL: the sum overflows. */
+/* -FI_EINVAL: the sum overflows. */
 static inline int shmcma_sum_iov(const struct iovec *iov, size_t count, uint64_t *sum)
 {
 	*sum = 0;

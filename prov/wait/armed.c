@@ -47,8 +47,8 @@
 #define TRY_ROUNDS 64
 #define MS 1000000
 /*
- * Time between two looks while operations wait for counters: perhaps only other threads poll the endpoints that raise
- * these counters.
+ * Time between two looks while operations wait for counters: maybe only other threads poll the endpoints that raise
+ * them.
  */
 #define TRIGGER_MS 10
 
@@ -69,7 +69,7 @@ static struct slept slept_group(struct shmcma_coll *coll)
 	return (struct slept){ coll->core, &coll->watcher, coll->begun, kept };
 }
 
-/* Finds the n-th endpoint of the set. If there are fewer, subtracts their number from *n and returns false. */
+/* Finds the n-th endpoint of the set. If there are fewer, returns false and lowers *n by their number. */
 static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct slept *slept)
 {
 	if (*n >= polled->count) {
@@ -80,7 +80,7 @@ static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct
 	return true;
 }
 
-/* Finds the n-th endpoint that a look at the object polls. Returns false if there are fewer. */
+/* Finds the n-th endpoint that a look at the object polls. False: there are fewer. */
 static bool slept_on(const struct shmcma_wait *wait, size_t n, struct slept *slept)
 {
 	const struct shmcma_polled *polled = wait->ops->polled(wait);
@@ -97,7 +97,7 @@ static bool slept_on(const struct shmcma_wait *wait, size_t n, struct slept *sle
 	return coll;
 }
 
-/* Returns -FI_EAGAIN if no watcher signals the object when that endpoint is woken. */
+/* -FI_EAGAIN: no watcher signals the object when the endpoint is woken. */
 static int watch(const struct slept *slept, struct shmcma_wait *wait)
 {
 	return shmcma_watcher_add_locked(slept->watcher, slept->core, wait);
@@ -135,7 +135,7 @@ static void leave_set(struct shmcma_wait *wait)
 	pthread_mutex_unlock(&wait->set->lock);
 }
 
-/* Takes all locks of the domain only for an object that watchers may know: a domain may have many objects. */
+/* Takes all locks of the domain only for objects that watchers may know, not for each of many objects. */
 void shmcma_wait_fini(struct shmcma_wait *wait)
 {
 	struct shmcma_domain *domain = wait->domain;
@@ -231,10 +231,9 @@ static bool has_condition(const struct shmcma_wait *wait)
 }
 
 /*
- * Signals the object. A thread in pthread_cond_wait() is woken by a watcher, see shmcma_wait_signal_until(). The
- * endpoint may be newer than that thread's last look, so its watcher may not know the object yet. A watcher that is
- * about to give a signal gives one more, because it is unknown whether the first has been given. Returns false if there
- * is no watcher.
+ * Signals the object. A watcher wakes a thread in pthread_cond_wait(), see shmcma_wait_signal_until(). The endpoint may
+ * be newer than that thread's look, and its watcher not know the object. A watcher that is about to signal does so once
+ * more, because it may have signalled already. False: there is no watcher.
  */
 static bool pass_on_locked(struct shmcma_wait *wait)
 {
@@ -251,7 +250,7 @@ static bool pass_on_locked(struct shmcma_wait *wait)
 	return true;
 }
 
-/* If another thread owes the signal already, it has not begun to give it, and that signal serves this event, too. */
+/* If a thread owes the signal already, it has not begun to give it, and its signal serves this event, too. */
 static void owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
 {
 	if (atomic_exchange(&wait->owed, true))
@@ -273,7 +272,7 @@ static void give(struct shmcma_wait *owed)
 	}
 }
 
-/* Tells whether an operation that another thread has begun needs polls. */
+/* Tells whether another thread has begun an operation that needs polls. */
 static bool wants_poll(const struct shmcma_wait *wait)
 {
 	struct slept slept;
@@ -319,7 +318,7 @@ static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
 	return wait->ops->polled(wait) == &wait->domain->enabled && !wait->domain->locks.coarse;
 }
 
-/* Takes the object's lock. All endpoints that a sleep on the object depends on have this lock, too. */
+/* Takes the object's lock, which all endpoints that a sleep depends on have, too. */
 static void enter(struct shmcma_wait *wait)
 {
 	shmcma_lock_enter(wait->locked);

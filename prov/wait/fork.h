@@ -7,7 +7,7 @@
 
 /* Installs the handlers for fork(2). Called once, when the provider is loaded. */
 void shmcma_fork_init(void);
-/* Tells whether this process has loaded the provider, or is a child of a fork(2) that ran the handlers of fork.c. */
+/* Tells whether this process loaded the provider, or is a child of a fork(2) that ran the handlers of fork.c. */
 bool shmcma_fork_is_known(void);
 
 #endif

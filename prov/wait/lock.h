@@ -56,8 +56,8 @@ void shmcma_lock_drop_others(struct shmcma_domain *domain);
 void shmcma_lock_forked(struct shmcma_domain *domain);
 
 /*
- * Ends the taking of a lock that is not the object's any more: it was merged into another, or now belongs to other
- * objects or to none.
+ * Called if the lock is not the object's any more: it was merged into another, or now belongs to other objects or to
+ * none.
  */
 void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lock);
 
@@ -76,8 +76,8 @@ static inline void shmcma_lock_enter(struct shmcma_locked *object)
 }
 
 /*
- * Tells whether the caller may use the object without entering the lock: it is not taken, and no thread waits under it.
- * This holds until the call ends.
+ * Tells whether the caller need not enter the lock: it is not taken, and no thread waits under it. Holds until the call
+ * ends.
  */
 static inline bool shmcma_lock_is_idle(const struct shmcma_locked *object)
 {
@@ -101,11 +101,11 @@ static inline void shmcma_lock_leave(struct shmcma_locked *object)
 		pthread_mutex_unlock(&lock->mutex);
 }
 
-/* Take and release the common lock alone, in a control call. */
+/* The common lock alone, for a control call. */
 void shmcma_lock_common(struct shmcma_domain *domain);
 void shmcma_unlock_common(struct shmcma_domain *domain);
 
-/* Take and release all locks of the domain. */
+/* All locks of the domain. */
 void shmcma_lock(struct shmcma_domain *domain);
 void shmcma_unlock(struct shmcma_domain *domain);
 

@@ -3,13 +3,12 @@
  * state.h: the structures of objects that several files use. Each libfabric object is a structure that begins with its
  * fid; one file implements its calls. The core does the work (core.h).
  *
- * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its object, unless
- * the domain takes no locks. Calls that change the ties between objects hold all locks of the domain (shmcma_lock()).
- * "_locked" alone means either: a thread that changes data of the domain holds all of them, a thread that reads it
- * holds any.
+ * Locks (lock.h): a data call or a read of a completion queue or counter holds the lock of its object, unless the
+ * domain takes none. Calls that change the ties between objects hold all locks of the domain (shmcma_lock()). "_locked"
+ * alone means either: a thread that changes data of the domain holds all of them, a thread that reads it holds any.
  *
  * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event queue, watcher
- * (watcher.c); the locks of the core. A data call takes one lock of the domain.
+ * (watcher.c); locks of the core. A data call takes one lock of the domain.
  */
 #ifndef SHMCMA_STATE_H
 #define SHMCMA_STATE_H
@@ -40,7 +39,7 @@ typedef atomic_int shmcma_refs;
 
 /*
  * Access to words that fi_control() and fi_setopt() change at any time, while data calls of other threads
- * (FI_THREAD_SAFE) read them without a lock. Relaxed: each word is independent, and the old or the new value will do.
+ * (FI_THREAD_SAFE) read them without a lock. Relaxed: each word is independent; its old or new value will do.
  */
 #define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
 #define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
@@ -68,7 +67,7 @@ typedef atomic_int shmcma_refs;
 
 /* ---- locks (lock.c) ------------------------------------------------------------------------ */
 
-/* Its memory stays a lock until the domain is closed, because a thread may be about to take it in vain. */
+/* It stays a lock until the domain is closed, because a thread may be about to take it in vain. */
 struct shmcma_lock {
 	pthread_mutex_t mutex;
 	bool taken; /* data calls take it; the same for all of a domain, never changed */
@@ -91,8 +90,8 @@ struct shmcma_locked {
 /* Called when a lock under which an object is armed is released (armed.c). */
 struct shmcma_unlock_hook {
 	/*
-	 * Called before the lock is released. Adds to `owed` the signals that may wait for the application; they are
-	 * given when the thread holds no lock any more.
+	 * Called before the lock is released. Adds to `owed` the signals that may wait for the application; `give`
+	 * gives them without a lock.
 	 */
 	void (*look_locked)(struct shmcma_lock *lock, struct shmcma_wait **owed);
 	void (*give)(struct shmcma_wait *owed);
@@ -117,7 +116,7 @@ struct shmcma_wait_ops {
 	const struct shmcma_polled *(*polled)(const struct shmcma_wait *wait);
 	bool (*has)(const struct shmcma_wait *wait); /* whether there is something to read or to report */
 	bool (*found)(struct shmcma_wait *wait);     /* the same; the call itself reports it */
-	/* whether another thread knows something newer than `known`, which was the newest when this wait began */
+	/* whether another thread knows something newer than `known`, the newest when this wait began */
 	bool (*differs)(const struct shmcma_wait *wait, const void *known);
 	int (*try)(struct shmcma_wait *wait); /* fi_trywait(); without the object's lock */
 };
@@ -220,8 +219,8 @@ struct shmcma_domain {
 };
 
 /*
- * Returns the event queue of objects that have none of their own (fi_domain_bind), or NULL. It may be bound at any
- * time, also while locks are held, and stays bound until the domain is closed: a thread that has found it may use it.
+ * Returns the event queue of objects without their own (fi_domain_bind), or NULL. It may be bound at any time, also
+ * while locks are held, and stays until the domain is closed: a thread that has found it may use it.
  */
 static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *domain)
 {
@@ -274,8 +273,8 @@ struct shmcma_stx; /* shared.c */
 struct shmcma_sep; /* sep.c */
 
 /*
- * The structure that an endpoint and its aliases share: an alias is another fid with its own flags. The class of the
- * fid gives the kind:
+ * An endpoint, which it shares with its aliases: an alias is another fid with its own flags. The kind by the fid's
+ * class:
  *
  *   FI_CLASS_EP                an endpoint
  *   FI_CLASS_TX_CTX, _RX_CTX   a context of a scalable endpoint: it can only send, or only receive
@@ -299,7 +298,7 @@ struct shmcma_ep {
 	struct sc_peer **peers;
 	size_t peer_count;
 	unsigned int rx_ctx_bits; /* of the address vector */
-	/* peers whose name in completions is in sc_peer_user(); their addresses are in the vector, so they stay */
+	/* peers whose name in completions sc_peer_user() holds: their addresses are in the vector, so they stay */
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
@@ -341,12 +340,12 @@ struct shmcma_coll {
 	struct shmcma_coll *next; /* shmcma_domain.colls */
 };
 
-/* The fid that the application gets: the endpoint itself or an alias (endpoint.c). */
+/* A fid of the application: the endpoint itself or an alias (endpoint.c). */
 struct shmcma_ep_fid {
 	struct fid_ep fid;
 	struct shmcma_ep *ep;
 	struct shmcma_domain *domain; /* of ep */
-	/* The flags that fi_send, fi_tsend... pass to the core: made from op flags and selective completion. */
+	/* Flags that fi_send, fi_tsend... pass to the core, from op flags and selective completion. */
 	_Atomic uint32_t send_flags, recv_flags;   /* shmcma_now() */
 	_Atomic uint64_t tx_op_flags, rx_op_flags; /* from the attributes; an alias has its own */
 	struct shmcma_ep_fid *next;	   /* shmcma_ep.fids */

@@ -84,10 +84,10 @@ static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const at
 /*
  * Clears `given` first: if a fi_trywait() empties the pipe and succeeds meanwhile, its `given` stays.
  *
- * The signal takes the application's mutex, so that it is not missed between fi_trywait() and pthread_cond_wait(). A
- * thread that holds the mutex while it calls the provider would wait for itself, so watchers give such signals: a
- * watcher holds no lock meanwhile, and gives up when it must end (`stop`). The thread that closes the member may also
- * hold the mutex of a set (`closes`).
+ * Takes the application's mutex, so that the signal is not missed between fi_trywait() and pthread_cond_wait(). A
+ * thread that holds the mutex while it calls the provider would wait for itself, so watchers give such signals: they
+ * hold no lock meanwhile, and give up when they must end (`stop`). The thread that closes the member may also hold the
+ * mutex of a set (`closes`).
  */
 static void signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
 {

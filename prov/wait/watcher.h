@@ -6,13 +6,13 @@
 #include "wait/state.h"
 
 /*
- * Makes the watcher of that endpoint signal the object, too, and starts it if there is none. -FI_EAGAIN: no memory or
- * no thread.
+ * Makes the watcher of that endpoint, started if there is none, signal the object, too. -FI_EAGAIN: no memory or
+ * thread.
  */
 int shmcma_watcher_add_locked(struct shmcma_watcher **watcher, struct sc_ep *core, struct shmcma_wait *wait);
 /* Makes the watcher forget the object. NULL: no watcher. */
 void shmcma_watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait *wait);
-/* Makes the watcher signal at `limit` (ns) at the latest. A watcher that sleeps for longer looks again. */
+/* Makes the watcher signal at `limit` (ns) at the latest; if it sleeps for longer, it looks again. */
 void shmcma_watcher_limit(struct shmcma_watcher *watcher, int64_t limit);
 /* Ends the watcher before its endpoint is destroyed; with the domain's lock. */
 void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **watcher);
