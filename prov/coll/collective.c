@@ -52,7 +52,7 @@ static bool has_root(enum fi_collective_op what)
 	return what == FI_BROADCAST || what == FI_REDUCE || what == FI_SCATTER || what == FI_GATHER;
 }
 
-/* Returns in `size` the bytes of an element, 0 for a barrier. */
+/* `size`: bytes of an element, 0 for a barrier. */
 static int check_type(enum fi_collective_op what, enum fi_datatype type, enum fi_op op, size_t *size)
 {
 	*size = 0;

@@ -31,7 +31,7 @@ static uint32_t log2_up(uint32_t count)
 	return count > 1 ? 32 - (uint32_t)__builtin_clz(count - 1) : 0;
 }
 
-/* Returns the member's rank counted from the root. */
+/* The rank counted from the root. */
 static uint32_t relative(const struct shmcma_collop *op, uint32_t root)
 {
 	const struct shmcma_group *group = op->group;
@@ -44,7 +44,7 @@ static uint32_t absolute(const struct shmcma_collop *op, uint32_t root, uint32_t
 	return rank + root < op->group->count ? rank + root : rank + root - op->group->count;
 }
 
-/* Returns the number of children in the tree: rank + 2^k, for all 2^k below the lowest bit of the rank. */
+/* The children in the tree are rank + 2^k, for all 2^k below the lowest bit of the rank. */
 static uint32_t children(const struct shmcma_collop *op, uint32_t rank)
 {
 	uint32_t limit = rank ? (uint32_t)__builtin_ctz(rank) : log2_up(op->group->count), count = 0;

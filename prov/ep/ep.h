@@ -39,7 +39,7 @@ struct shmcma_stx {
 int shmcma_ep_check_info(const struct shmcma_domain *domain, const struct fi_info *info);
 
 /*
- * Creates an endpoint of that class from a checked info: disabled, unknown to other threads. Then the caller calls
+ * Creates an endpoint of that class from a checked info: disabled, unknown to other threads. Then follows
  * shmcma_ep_show(), which does not fail, or shmcma_ep_discard(). Without the lock.
  */
 int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, size_t fclass,
@@ -62,7 +62,7 @@ void shmcma_ep_set_tables(struct shmcma_ep *ep);
 /* The same in a child of fork(2): every call is refused. */
 void shmcma_ep_set_forked_tables(struct fid_ep *ep);
 
-/* Tell whether it can send, or receive, messages of that kind, FI_MSG or FI_TAGGED. */
+/* Tell whether it can send, or receive, messages of that kind: FI_MSG or FI_TAGGED. */
 bool shmcma_ep_sends(const struct shmcma_ep *ep, uint64_t kind);
 bool shmcma_ep_receives(const struct shmcma_ep *ep, uint64_t kind);
 

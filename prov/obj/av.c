@@ -3,11 +3,11 @@
  * av.c: address vectors. Any thread.
  *
  * fi_addr_t is the index of an entry, in both types. One call takes the lowest free indices in order, one for each
- * address, even if the address is not found: with FI_AV_TABLE the application may count on this. The index of an
- * address that is not found stays free for the next call. The entries: avtable.c.
+ * address, even if it is not found: with FI_AV_TABLE the application may count on this. The index of an address that is
+ * not found stays free for the next call. The entries: avtable.c.
  *
  * A vector with a name is shared: the process that opens it first is its writer, and also puts each address that it
- * inserts into a directory of the core, under the same index. Each index of the directory is used once.
+ * inserts into a directory of the core, under the same index, which is used once.
  *
  * An address is looked up (system calls) before any lock is taken. Lock order: domain, then av.
  */
@@ -36,7 +36,7 @@
 
 /* ---- insertion ------------------------------------------------------------------------------- */
 
-/* The state of one call: insertion_begin(), insert_one() for each address, insertion_end(). */
+/* One call: insertion_begin(), insert_one() for each address, insertion_end(). */
 struct insertion {
 	struct shmcma_av *av;
 	struct shmcma_eq *eq; /* asynchronous: the queue of the outcome */

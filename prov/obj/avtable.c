@@ -4,11 +4,11 @@
  *
  *   chunks    memory of the entries, CHUNK entries each, which never moves
  *   holes     the free indices below `count`, a heap with the lowest on top; it always has space for `count`
- *   buckets   hash of the addresses of live entries, chained by entry->next. It hashes the stem (SC_ADDR_STEM), which
- *             all contexts of an endpoint share, because any of them may be the sender
+ *   buckets   hash of the addresses of live entries, chained by entry->next: of their stem (SC_ADDR_STEM), which all
+ *             contexts of an endpoint share, because any of them may be the sender
  *
- * A process that opens a shared vector to read (FI_READ) copies unknown addresses from the directory of the core
- * whenever it does not find one; it does not learn of addresses that are removed.
+ * If a reader of a shared vector (FI_READ) does not find an address, it copies the unknown ones from the directory of
+ * the core. It does not learn of addresses that are removed.
  *
  * Any thread; under the vector's lock.
  */

@@ -160,7 +160,7 @@ SHMCMA_CALL(int, cntr_seterr, struct fid_cntr *fid, uint64_t value)
 	return change(cntr_of(fid), &cntr_of(fid)->count.errors, value, true);
 }
 
-/* Polls before a sleep: a message on its way comes sooner than a sleep and a wake-up take. */
+/* Polls before a sleep: a message on its way takes less time. */
 #define SPINS 30
 
 /* Waits in the way that the counter was opened for. */

@@ -8,8 +8,8 @@
 /* Returns the counter of that fid if it belongs to this domain, else NULL. */
 struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *domain);
 /*
- * For objects other than endpoints, such as registered memory: returns the counter, counted (refs + 1) until it is put
- * back, or NULL. The caller holds all locks of the domain, which become one.
+ * For objects other than endpoints, such as registered memory: the counter, counted (refs + 1) until it is put back, or
+ * NULL. The caller holds all locks of the domain, which become one.
  */
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
 /* Returns the endpoints that a read of the counter polls. */

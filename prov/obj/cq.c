@@ -6,8 +6,9 @@
  *
  * Any thread may call; each read holds the queue's lock (lock.h), if there is one. Only fi_cq_signal() takes no lock.
  *
- * Order: a read returns queued completions first, and polls the bound endpoints only if the queue is empty. So a reader
- * that takes one entry at a time does not pay for a poll each time, and completions stay in order.
+ * Order: a read returns queued completions first. It polls the bound endpoints if the queue is empty, else rarely
+ * (FULL_READS): a reader that takes one entry at a time does not pay for a poll each time, and completions stay in
+ * order.
  */
 #include "obj/cq.h"
 
@@ -245,7 +246,7 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 /* ---- blocking read --------------------------------------------------------------------------- */
 
-/* Polls before a sleep: a message on its way comes sooner than a sleep and a wake-up take. */
+/* Polls before a sleep: a message on its way takes less time. */
 #define SPINS 30
 
 /*

@@ -3,8 +3,8 @@
  * eq.c: event queues. Any thread; an event queue has its own lock, which is taken after all others.
  *
  * There are two lists, as in fi_eq(3): events in order, and errors "out of band". While there is an error, fi_eq_read()
- * returns only -FI_EAVAIL. If an event is lost because memory is short, the queue is overrun: the events that it holds
- * can be read, but no later ones.
+ * returns only -FI_EAVAIL. An event that is lost, for want of memory or at the limit, makes the queue overrun: the
+ * events that it holds can be read, but no later ones.
  *
  * With FI_WAIT_FD or FI_WAIT_POLLFD the descriptor is readable while the queue has something to read. It changes under
  * the lock, so no thread that polls it misses an event. Sometimes it stays readable a moment longer.
@@ -23,7 +23,7 @@
 
 /* Default limit of the events in a queue; an application may ask for more. */
 #define EVENTS_MAX ((size_t)1 << 20)
-/* fi_trywait() returns -FI_EAGAIN after this number of rounds that make progress and bring nothing to read. */
+/* Rounds of progress that bring nothing to read, before fi_trywait() returns -FI_EAGAIN. */
 #define TRY_ROUNDS 64
 
 struct event {
@@ -81,7 +81,6 @@ static bool has_something_locked(const struct shmcma_eq *eq)
 	return eq->events.first || eq->errors.first || eq->overrun;
 }
 
-/* Makes the descriptor readable or not, as the queue has something or not. */
 static void update_pipe_locked(struct shmcma_eq *eq)
 {
 	if (!shmcma_wait_has_pipe(&eq->wait))
@@ -237,7 +236,7 @@ static void leave(struct shmcma_domain *domain)
 	atomic_fetch_sub(&domain->visitors, 1);
 }
 
-/* Makes progress for each fi_join under way. Returns false if there is none. */
+/* False: no fi_join is under way. */
 static bool progress(struct shmcma_eq *eq)
 {
 	struct shmcma_domain *domain;

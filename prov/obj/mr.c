@@ -293,7 +293,6 @@ static bool begins_disabled(const struct shmcma_domain *domain, const struct req
 	       (domain->mr_mode & FI_MR_RMA_EVENT && request->flags & FI_RMA_EVENT);
 }
 
-/* Keeps the attributes for fi_mr_enable. */
 static int keep_slow(struct mr *mr, const struct sc_reg_attr *attr)
 {
 	struct disabled *kept = malloc(sizeof(*kept) + attr->range_count * sizeof(kept->ranges[0]));

@@ -30,7 +30,7 @@ struct poll_set {
 	pthread_mutex_t lock;
 	struct member *members;
 	size_t count, capacity;
-	size_t turn; /* the member that the next poll looks at first, since an array may be short */
+	size_t turn;		   /* the member that the next poll looks at first */
 	struct shmcma_yield yield; /* polls that found nothing */
 };
 
@@ -44,7 +44,7 @@ static struct shmcma_cq *cq_of(struct fid *fid)
 	return container_of(fid, struct shmcma_cq, fid.fid);
 }
 
-/* Tells whether the counter has changed since the last call. */
+/* Tells whether the counter has changed since this was last asked. */
 static bool cntr_has_changed_locked(struct member *member, struct shmcma_cntr *cntr)
 {
 	struct sc_cntr last, now;
@@ -57,7 +57,7 @@ static bool cntr_has_changed_locked(struct member *member, struct shmcma_cntr *c
 	return now.value != last.value || now.errors != last.errors;
 }
 
-/* Makes progress, even if the member has something. `asked`: the caller wants to know whether it has. */
+/* Makes progress, even if the member has something. `asked`: the caller wants to know that. */
 static bool member_has(struct poll_set *set, struct member *member, bool asked)
 {
 	struct shmcma_cntr *cntr = shmcma_cntr_of(member->fid, set->domain);

@@ -369,10 +369,7 @@ static bool is_ours(const struct shmcma_domain *domain, struct fid_ep *ep)
 	return shmcma_ep_of(ep)->domain == domain;
 }
 
-/*
- * Deferred work goes through the call of its endpoint with FI_TRIGGER. A context that leads back to the work replaces
- * the context of the operation.
- */
+/* Replaces the context of the operation by one that leads back to the work. */
 #define QUEUE(kind, type, message, call)                                                                  \
 	static ssize_t queue_##kind(struct shmcma_domain *domain, const struct fi_deferred_work *work)    \
 	{                                                                                                 \

@@ -6,35 +6,34 @@
  * Three events end a wait: a peer writes something, for which the core wakes (sc_ep_rest()); another thread of this
  * process ends or begins an operation under the same lock (look_locked()); fi_cq_signal().
  *
- * Watchers. Each endpoint of the core that a wait depends on has a thread (watcher.c). Endpoints of groups, and
- * endpoints without queue and counter, are among them, because every poll polls these, too. The watcher sleeps on the
- * endpoint's futex and signals the object: it changes the object's own futex, on which threads in calls sleep, writes
- * to a pipe, broadcasts the condition. The first wait that needs a watcher starts it. It makes no progress, and takes
- * no lock of the domain, because a domain may have none (FI_THREAD_DOMAIN). Threads in calls could sleep on both
- * futexes at once by futex_waitv(2), which takes longer: docs/MEASUREMENTS.md, "Sleeping and waking".
+ * Watchers. Each endpoint of the core that a wait depends on has a thread (watcher.c). Every wait depends on groups and
+ * on endpoints without queue and counter, because every poll polls these. The watcher sleeps on the endpoint's futex
+ * and signals the object: it changes the object's own futex, on which threads in calls sleep, writes to a pipe,
+ * broadcasts the condition. The first wait that needs a watcher starts it. It makes no progress, and takes no lock of
+ * the domain, because a domain may have none (FI_THREAD_DOMAIN). Threads in calls could sleep on both futexes at once
+ * by futex_waitv(2), which takes longer: docs/MEASUREMENTS.md, "Sleeping and waking".
  *
  * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, which reads nothing. It sleeps
- * on the words of all endpoints and its own at once: it polls when it is awake, so a watcher would only be one more
- * thread in between. If the kernel, or a filter, has no such call, and beyond 127 endpoints, watchers signal it.
+ * on the words of all endpoints and its own at once: when awake it polls, so a watcher would only be one more thread in
+ * between. If the kernel, or a filter, has no such call, and beyond 127 endpoints, watchers signal it.
  *
  * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks again. While
  * this list is empty, a thread that releases the lock pays one load. Every event of the object happens under its lock.
- * A counter whose read polls all endpoints of the domain has the only lock of the domain, at the latest when a thread
- * sleeps on it (enter()).
+ * A counter whose read polls all endpoints of the domain has the domain's only lock, at the latest when a thread sleeps
+ * on it (enter()).
  *
  * No event is missed: a waiter reads the object's futex, or empties the pipe, before the look (shmcma_wait_ops.has),
  * and a thread that adds something signals after that. For peers see src/os/wake.c. While threads sleep in calls the
  * object stays armed, even if another thread reads it. It also stays armed while a thread may sleep on a system wait
- * object (`given`): from the success of fi_trywait() until a signal is given. The provider does not know whether that
- * thread sleeps, and another thread may read; if the thread has not slept, a peer wakes once in vain. A fi_trywait() of
- * another thread may empty the pipe before the signalled thread has seen it: as if that signal had not been given. A
- * fi_trywait() that finds something leaves the pipe as it is.
+ * object (`given`): from the success of fi_trywait() until a signal. The provider does not know whether that thread
+ * sleeps, and another thread may read; if it has not slept, a peer wakes once in vain. A fi_trywait() of another thread
+ * may empty the pipe before the signalled thread has seen it: as if that signal had not been given. A fi_trywait() that
+ * finds something leaves the pipe as it is.
  *
- * Locks, in order: wait set, object, watcher. No thread that holds one of them takes the application's mutex: a thread
- * that holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock
- * leaves the signal to a watcher. Without a watcher, for want of an endpoint or a thread, the signal is owed until the
- * lock is released. Only calls that enable or close endpoints or add to a counter owe signals; they hold no lock of a
- * set.
+ * Locks, in order: wait set, object, watcher. No thread that holds one takes the application's mutex: a thread that
+ * holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock leaves
+ * the signal to a watcher. Without a watcher, for want of an endpoint or a thread, the signal is owed until the lock is
+ * released. Only calls that enable or close endpoints or add to a counter owe signals; they hold no lock of a set.
  */
 #include "wait/wait.h"
 
@@ -43,7 +42,7 @@
 #include "wait/watcher.h"
 #include "wait/work.h"
 
-/* fi_trywait() returns -FI_EAGAIN after this number of rounds that make progress and bring nothing to read. */
+/* Rounds of progress that bring nothing to read, before fi_trywait() returns -FI_EAGAIN. */
 #define TRY_ROUNDS 64
 #define MS 1000000
 /*

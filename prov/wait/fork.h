@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Installs the handlers for fork(2). Called once, when the provider is loaded. */
+/* Installs the handlers; once, when the provider is loaded. */
 void shmcma_fork_init(void);
 /* Tells whether this process loaded the provider, or is a child of a fork(2) that ran the handlers of fork.c. */
 bool shmcma_fork_is_known(void);

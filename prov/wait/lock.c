@@ -100,7 +100,7 @@ void shmcma_lock_common(struct shmcma_domain *domain)
 	pthread_mutex_lock(&domain->locks.common.mutex);
 }
 
-/* Releases the common lock, the last one held, then gives the signals that are owed. */
+/* Releases the common lock, the last one held, then gives the owed signals. */
 static void drop_common(struct shmcma_domain *domain, struct shmcma_wait *owed)
 {
 	look(&domain->locks.common, &owed);

@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 /*
- * A pipe that is readable while there may be something to read. It is a pipe and not an eventfd(2), because only a pipe
- * has an inode that shows whether the application has closed it (closefrom(3)) and reused its number.
+ * A pipe that is readable while there may be something to read. Unlike an eventfd(2) it has an inode, which shows
+ * whether the application has closed it (closefrom(3)) and reused its number.
  */
 struct shmcma_pipe {
 	int ends[2]; /* -1: none */

@@ -5,7 +5,7 @@
 
 #include "wait/state.h"
 
-/* Adds the endpoint unless the set has it already. Errors: -FI_ENOMEM. */
+/* Adds the endpoint once. -FI_ENOMEM. */
 int shmcma_polled_add(struct shmcma_polled *polled, struct shmcma_ep *ep);
 void shmcma_polled_del(struct shmcma_polled *polled, const struct shmcma_ep *ep);
 void shmcma_polled_fini(struct shmcma_polled *polled);
