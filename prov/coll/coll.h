@@ -16,7 +16,7 @@
 #include "obj/avset.h"
 #include "obj/eq.h"
 
-/* Messages of an operation under way in each direction: so many processes read the memory of one member at a time. */
+/* Messages of an operation under way in each direction, and so the readers of one member's memory at a time. */
 #define SHMCMA_COLL_WINDOW 4
 #define SHMCMA_COLL_PHASES 3
 /* The most members of a group: the peers that may connect to an endpoint, and itself. */

@@ -99,8 +99,8 @@ static bool sees_accesses(const struct shmcma_ep *ep)
 }
 
 /*
- * Binds one counter for each kind of event. Without any flag it counts nothing; some applications ask for that. So it
- * does for kinds that the endpoint has no capability for: other applications bind one counter for all kinds.
+ * Binds one counter for each kind of event. Without any flag it counts nothing; some applications ask for that. Kinds
+ * without a capability of the endpoint are allowed, and count nothing: other applications bind one counter for all.
  */
 static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 {

@@ -169,7 +169,7 @@ static struct fi_ops_ep sep_ops = {
 	.tx_size_left = no_size_left,
 };
 
-/* The contexts' attributes begin as those of the info. The info gives the number of contexts; the default is one. */
+/* Copies the first attributes of the contexts, and their number (default: one), from the info. */
 static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)
 {
 	size_t tx = info->ep_attr->tx_ctx_cnt, rx = info->ep_attr->rx_ctx_cnt;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * tables.c: the operation tables of an endpoint, by its capabilities and its state.
- *
- * No data call looks at these: each fid has the matching tables. With all locks of the domain held, or before another
- * thread knows the endpoint.
+ * tables.c: the operation tables of an endpoint, by its capabilities and its state, which no data call looks at. With
+ * all locks of the domain held, or before another thread knows the endpoint.
  */
 #include "ep/ep.h"
 

@@ -163,7 +163,6 @@ SHMCMA_CALL(int, cntr_seterr, struct fid_cntr *fid, uint64_t value)
 /* Polls before a sleep: a message on its way takes less time. */
 #define SPINS 30
 
-/* Waits in the way that the counter was opened for. */
 static int rest(struct shmcma_cntr *cntr, const struct sc_cntr *found, int round, int64_t end)
 {
 	if (round < SPINS)

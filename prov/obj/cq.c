@@ -297,7 +297,6 @@ static const struct shmcma_polled *polled(const struct shmcma_wait *wait)
 
 static const struct shmcma_wait_ops wait_ops = { polled, has, found, differs, shmcma_wait_try };
 
-/* Waits in the way that the queue was opened for. */
 static int rest(struct shmcma_cq *cq, unsigned int known, int round, int64_t end)
 {
 	if (round < SPINS)
@@ -425,7 +424,10 @@ SHMCMA_CALL(ssize_t, cq_readerr, struct fid_cq *fid, struct fi_cq_err_entry *ent
 	return ret;
 }
 
-/* Returns the failure and the remedy as text. prov_errno is the code in `err`, or also tells whose memory it was. */
+/*
+ * Returns the failure and the remedy as text. prov_errno is the code in `err`, or also tells which side's memory
+ * failed.
+ */
 static const char *text_of(int code)
 {
 	switch (code) {

@@ -3,7 +3,7 @@
  * eq.c: event queues. Any thread; an event queue has its own lock, which is taken after all others.
  *
  * There are two lists, as in fi_eq(3): events in order, and errors "out of band". While there is an error, fi_eq_read()
- * returns only -FI_EAVAIL. An event that is lost, for want of memory or at the limit, makes the queue overrun: the
+ * returns only -FI_EAVAIL. An event that is lost, without memory or at the limit, makes the queue overrun: the
  * events that it holds can be read, but no later ones.
  *
  * With FI_WAIT_FD or FI_WAIT_POLLFD the descriptor is readable while the queue has something to read. It changes under

@@ -86,7 +86,7 @@ fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
 	return source;
 }
 
-/* Removes all names: it does not ask which peer had the address, or whether another entry has it, too. */
+/* Removes all names, without a search for the peer that had the address. */
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
 	uint64_t place = shmcma_ep_place(ep, fi_addr), end = place + (1ull << ep->rx_ctx_bits);

@@ -353,7 +353,7 @@ SHMCMA_DATA_CALL(atomic_compwritemsg, struct fid_ep *ep, const struct fi_msg_ato
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* `base`: prefix of the functions for base operations; `fetch`: of those that return former values. */
+/* `base`: prefix of the functions for base operations; `fetch`: of functions that return old values. */
 #define TABLE(base, fetch)                                                                                \
 	{                                                                                                 \
 		.size = sizeof(struct fi_ops_atomic), .write = base##_write, .writev = base##_writev,     \

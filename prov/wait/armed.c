@@ -32,7 +32,7 @@
  *
  * Locks, in order: wait set, object, watcher. No thread that holds one takes the application's mutex: a thread that
  * holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock leaves
- * the signal to a watcher. Without a watcher, for want of an endpoint or a thread, the signal is owed until the lock is
+ * the signal to a watcher. Without a watcher, if there is no endpoint or thread, the signal is owed until the lock is
  * released. Only calls that enable or close endpoints or add to a counter owe signals; they hold no lock of a set.
  */
 #include "wait/wait.h"

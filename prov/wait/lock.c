@@ -2,8 +2,8 @@
 /*
  * lock.c: decides which objects of a domain share a lock, and takes all locks of a domain. See lock.h.
  *
- * Owns the locks of each domain and the lists of their objects. Any thread; private memory, which no peer sees. For
- * fork(2) see fork.c, which takes all of them.
+ * Owns the locks of each domain and the lists of their objects. Any thread; private memory, which no peer sees. At
+ * fork(2), fork.c takes all of them.
  *
  * Order: the common lock, then the others by address. Only a thread that holds the common lock takes more than one of
  * the others; a data call takes one lock, and waits for no other lock while it holds one. (By address, because the
@@ -311,7 +311,7 @@ static void renew(struct shmcma_lock *lock)
 	lock->held = false;
 }
 
-/* A spare lock may have been taken in vain at that moment. */
+/* A thread may have taken a spare lock at that moment. */
 void shmcma_lock_forked(struct shmcma_domain *domain)
 {
 	struct shmcma_locks *locks = &domain->locks;

@@ -27,7 +27,7 @@
  * Wait sets and poll sets do not merge locks: they look at one member after the other.
  *
  * With FI_THREAD_DOMAIN, and neither automatic progress nor FI_COLLECTIVE, no data call takes a lock. Control calls
- * still take the common one: fi_domain(3) has them "always considered thread safe", so they are among themselves.
+ * still take the common one: fi_domain(3) has them "always considered thread safe", which holds among them.
  */
 #ifndef SHMCMA_LOCK_H
 #define SHMCMA_LOCK_H

@@ -12,7 +12,7 @@
  *   AGAIN         the thread found something to do      another round at once
  *                 on the way to sleep
  *   NOTHING       nothing to do                         LOOKS rounds with pauses, then the way to sleep (REST)
- *   BUSY          another thread holds the lock         likewise, then a nap
+ *   BUSY          another thread holds the lock         the same rounds, then a nap
  *   LEFT          the application has polled since      a nap, then another round
  *                 the last round
  *   REST          nothing for LOOKS rounds, and         sleep until woken, then NOTHING from the start; woken by

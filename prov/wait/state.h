@@ -67,7 +67,7 @@ typedef atomic_int shmcma_refs;
 
 /* ---- locks (lock.c) ------------------------------------------------------------------------ */
 
-/* It stays a lock until the domain is closed, because a thread may be about to take it in vain. */
+/* It stays a lock until the domain is closed, because a thread that has read it may still take it. */
 struct shmcma_lock {
 	pthread_mutex_t mutex;
 	bool taken; /* data calls take it; the same for all of a domain, never changed */
@@ -126,7 +126,7 @@ struct shmcma_wait {
 	const struct shmcma_wait_ops *ops;
 	enum fi_wait_obj obj;
 	struct shmcma_domain *domain; /* of queue, counter, or the domain's thread; else NULL */
-	struct shmcma_locked *locked; /* lock of the object, likewise */
+	struct shmcma_locked *locked; /* lock of the object; else NULL */
 	uint32_t futex;		      /* changed by each signal */
 	atomic_bool listens;	      /* watchers signal it, once */
 	/* fi_trywait() has succeeded, and no signal since: a thread may sleep on that */
@@ -204,7 +204,7 @@ struct shmcma_domain {
 	enum fi_threading threading;
 	struct shmcma_locks locks;
 	struct shmcma_polled enabled; /* all enabled endpoints */
-	struct shmcma_polled silent;  /* of these, those with neither queue nor counter */
+	struct shmcma_polled silent;  /* enabled endpoints with neither queue nor counter */
 	struct shmcma_progress progress;
 	struct shmcma_coll *colls;    /* the groups of endpoints with FI_COLLECTIVE */
 	atomic_int visitors;	      /* threads in reads of event queues that make progress here (eq.c) */
@@ -283,7 +283,7 @@ struct shmcma_sep; /* sep.c */
  */
 struct shmcma_ep {
 	struct sc_ep *core;	 /* NULL until fi_enable */
-	struct sc_rxq *rxq;	 /* takes the posted receives; NULL likewise */
+	struct sc_rxq *rxq;	 /* takes the posted receives; NULL until fi_enable */
 	struct shmcma_locked locked;
 	struct shmcma_ep *namer; /* names sources by its address vector: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;

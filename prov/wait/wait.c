@@ -33,8 +33,8 @@ int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid_
 }
 
 /*
- * A thread that sleeps on a set has not looked at this member, nor armed it, so it must look again. The caller may hold
- * the application's mutex, so a condition is signalled only if the mutex is free.
+ * A thread that sleeps on a set has neither looked at this new member nor armed it, so it must look again. The caller
+ * may hold the application's mutex, so a condition is signalled only if the mutex is free.
  */
 void shmcma_wait_join(struct shmcma_wait *wait)
 {

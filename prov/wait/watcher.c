@@ -34,7 +34,7 @@ struct shmcma_watcher {
 		uint64_t round; /* the round that looked at it last */
 	} * waits;
 	size_t count, capacity;
-	const struct shmcma_wait *signals; /* the one that it signals now, without the lock */
+	const struct shmcma_wait *signals; /* the object that it signals now, without the lock */
 };
 
 /*

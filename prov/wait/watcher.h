@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* watcher.h: threads that sleep for threads that wait with a system wait object (watcher.c). */
+/* watcher.h: threads that sleep on endpoints for waiting threads (watcher.c). */
 #ifndef SHMCMA_WATCHER_H
 #define SHMCMA_WATCHER_H
 

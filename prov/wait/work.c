@@ -10,7 +10,7 @@
  *
  * All calls hold the domain's lock, which is the only one from the first such operation on (lock.h). A waiting
  * operation keeps its counters from being closed (refs). Once it is posted, the core knows the completion counter by
- * its address, hence shmcma_cntr.lent.
+ * its address: see shmcma_cntr.lent.
  */
 #include "wait/work.h"
 

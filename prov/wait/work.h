@@ -55,7 +55,7 @@ void shmcma_work_forget_locked(struct shmcma_ep *ep);
 
 /* Posts the operations whose counters have reached their thresholds. */
 void shmcma_work_run_locked(struct shmcma_domain *domain);
-/* Tells whether a due operation was not posted for want of space. */
+/* Tells whether a due operation waits because there was no space. */
 bool shmcma_work_is_due_locked(struct shmcma_domain *domain);
 
 #endif
