@@ -314,7 +314,7 @@ static void take_completions(struct shmcma_coll *coll)
 
 		sc_comp_ring_release(&coll->done);
 		if (!transfer)
-			continue; /* injected: if it fails, the receiver is lost, and each member sees that */
+			continue; /* injected; a member that does not get it learns that its peer is lost */
 		if (transfer->standing)
 			standing_over(transfer, &copy);
 		else
