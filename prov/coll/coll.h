@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * coll.h: groups of endpoints and what they do together; see fi_collective(3).
+ * coll.h: groups of endpoints and collective operations; see fi_collective(3).
  *
- * An endpoint with FI_COLLECTIVE has a second endpoint of the core for it (group.c), found under a name made
- * of the first one's address: messages of its groups are matched, windowed and counted apart from the application's. A
- * collective operation (struct shmcma_collop) is up to three phases (collective.c), each of which is a pattern of
+ * An endpoint with FI_COLLECTIVE has a second endpoint of the core for its groups (group.c), found under a name that is
+ * made of the first one's address: its messages are matched, limited and counted apart from the application's. A
+ * collective operation (struct shmcma_collop) has up to three phases (collective.c). Each phase is a pattern of
  * messages between the members (pattern.c, group.c).
  *
- * All of it is used under the lock of the endpoint's domain, which is one where there is such an endpoint.
+ * All of it is used under the lock of the endpoint's domain, which then has one.
  */
 #ifndef SHMCMA_COLL_H
 #define SHMCMA_COLL_H
@@ -16,27 +16,27 @@
 #include "obj/avset.h"
 #include "obj/eq.h"
 
-/* Messages of an operation under way in each direction: as many processes read one's memory at a time. */
+/* Messages of an operation under way in each direction, and so the readers of one member's memory at a time. */
 #define SHMCMA_COLL_WINDOW 4
 #define SHMCMA_COLL_PHASES 3
 /* The most members of a group: the peers that may connect to an endpoint, and itself. */
 #define SHMCMA_COLL_MEMBERS_MAX 1025
 
-/* The pairs of sender and receiver in a phase. Every member has a rank in it, its place in the address vector set. */
+/* The pairs of sender and receiver in a phase. The rank of a member is its place in the address vector set. */
 enum shmcma_pattern {
-	SHMCMA_MEET, /* dissemination: in round k to rank + 2^k, from rank - 2^k; nobody is through before all came */
-	SHMCMA_SPREAD, /* each to each, nearest rank first, or those that have nothing left out */
+	SHMCMA_MEET, /* dissemination: round k: to rank + 2^k, from rank - 2^k; all came before one is done */
+	SHMCMA_SPREAD, /* each to each, nearest rank first, without pairs that have no data */
 	SHMCMA_DOWN,   /* along a binomial tree from the root */
 	SHMCMA_UP,     /* along the same tree to the root, reduced on the way */
 };
 
-/* Memory that is divided among the members, bytes. */
+/* Memory that is divided among the members, in bytes. */
 struct shmcma_blocks {
 	enum {
 		SHMCMA_NOTHING,
 		SHMCMA_WHOLE,  /* the same `size` bytes for each */
-		SHMCMA_EQUAL,  /* `size` bytes for each, one behind the other */
-		SHMCMA_SLICES, /* `size` bytes in all, whole elements, as even as can be */
+		SHMCMA_EQUAL,  /* `size` bytes for each, one after the other */
+		SHMCMA_SLICES, /* `size` bytes in all, in whole elements, as even as possible */
 	} kind;
 	char *base;
 	size_t size;
@@ -45,11 +45,11 @@ struct shmcma_blocks {
 struct shmcma_phase {
 	enum shmcma_pattern pattern;
 	struct shmcma_blocks out, in; /* UP, DOWN: one WHOLE, in `in` */
-	/* SPREAD: the only rank that is sent to, received from; or SHMCMA_ALL */
+	/* SPREAD: the only rank that is sent to, or received from; or SHMCMA_ALL */
 	uint32_t to, from;
 	uint32_t root; /* UP, DOWN */
-	bool reduce;   /* SPREAD: what comes is reduced into `in`, not put there */
-	/* UP, SPREAD with `reduce`: what this member contributes itself; NULL: it is there already */
+	bool reduce;   /* SPREAD: received data is reduced into `in` */
+	/* UP, SPREAD with `reduce`: this member's own contribution; NULL: it is in `in` already */
 	const char *own;
 };
 #define SHMCMA_ALL UINT32_MAX
@@ -58,13 +58,13 @@ struct shmcma_phase {
 struct shmcma_transfer {
 	struct shmcma_collop *op;
 	enum { SHMCMA_IDLE, SHMCMA_BUSY, SHMCMA_DONE } state;
-	bool standing; /* of a group, not of an operation */
+	bool standing; /* belongs to a group, not to an operation */
 	struct shmcma_group *group;
-	size_t size; /* bytes that are to come */
-	char *temp;  /* data to be reduced; the operation's */
+	size_t size; /* bytes to receive */
+	char *temp;  /* data to reduce; owned by the operation */
 };
 
-/* The messages of a phase in one direction, each in its turn: how many there are, have been begun, are over. */
+/* The messages of a phase in one direction, in order: their number, how many have begun, how many have ended. */
 struct shmcma_way {
 	size_t count, begun, over;
 	struct shmcma_transfer window[SHMCMA_COLL_WINDOW];
@@ -77,37 +77,37 @@ struct shmcma_collop {
 	bool joins; /* the operation is fi_join */
 	struct shmcma_joining joining;
 	bool silent;
-	int error; /* negative errno: it ends when no transfer is busy */
+	int error; /* negative errno: the operation ends when no transfer is busy */
 	uint32_t seq;
 	enum sc_atomic_type type;
 	enum sc_atomic_code code;
 	size_t element; /* bytes */
 	struct shmcma_phase phases[SHMCMA_COLL_PHASES];
 	int phase_count, at;
-	struct shmcma_way sends, recvs; /* of the phase */
-	void *work;			/* memory of its own, freed with it */
-	void *temps;			/* SHMCMA_COLL_WINDOW blocks for what is to be reduced */
+	struct shmcma_way sends, recvs; /* of the current phase */
+	void *work;			/* memory that is freed with it */
+	void *temps;			/* SHMCMA_COLL_WINDOW blocks for data to reduce */
 };
 
-/* A group that an endpoint has joined, or is about to. */
+/* A group that an endpoint has joined, or is joining. */
 struct shmcma_group {
 	struct fid_mc mc;
 	struct shmcma_coll *coll;
 	struct shmcma_group *next; /* shmcma_coll.groups */
-	uint32_t id;		   /* its messages to this member carry it; never used again */
+	uint32_t id;		   /* in all messages of the group to this member; never used again */
 	bool joined, closed;
-	int error;	     /* negative errno: a member has been lost; nothing works any more */
-	uint32_t to_be_told; /* rank of the next member that is to be told of it */
+	int error;	     /* negative errno: a member is lost, and the group stays broken */
+	uint32_t to_be_told; /* rank of the next member to be told of the error */
 	uint32_t rank, count;
 	uint64_t flags;	  /* FI_*_SET */
-	uint32_t seq;	  /* operations begun */
-	uint64_t joint;	  /* messages of fi_join carry it: a hash of all members' addresses */
+	uint32_t seq;	  /* number of the next operation */
+	uint64_t joint;	  /* in messages of fi_join: a hash of all members' addresses */
 	uint32_t busy;	  /* operations under way */
-	fi_addr_t *addrs; /* by rank, as the set had them; then the arrays below, in the same memory */
+	fi_addr_t *addrs; /* by rank, as in the set; the arrays below are in the same memory */
 	struct sc_peer **peers;
 	uint32_t *ids;
-	struct shmcma_transfer alarm; /* a receive for the word that a member has been lost */
-	struct shmcma_transfer drain; /* once it has: takes what others have sent before they knew */
+	struct shmcma_transfer alarm; /* a receive for the message that a member is lost */
+	struct shmcma_transfer drain; /* after that: receives what others sent before they knew */
 	struct shmcma_object object;
 };
 
@@ -116,39 +116,41 @@ static inline bool shmcma_set_is_for(uint64_t flags, enum fi_collective_op op)
 	return !(flags & SHMCMA_SET_OPS) || flags & FI_BARRIER_SET << op;
 }
 
-/* Of all members' blocks together. */
+/* The most bytes in the blocks of all members. */
 #define SHMCMA_COLL_BYTES_MAX (SIZE_MAX / 4)
 
 /* ---- group.c --------------------------------------------------------------------------------- */
 
-/* With fi_enable of an endpoint with FI_COLLECTIVE, and with its end. */
+/* Called by fi_enable of an endpoint with FI_COLLECTIVE, and at its end. */
 int shmcma_coll_open(struct shmcma_ep *ep);
 void shmcma_coll_close(struct shmcma_ep *ep);
 
-/* fi_join: the group is there at once, usable after FI_JOIN_COMPLETE. */
+/* fi_join: the group exists at once, and is usable after FI_JOIN_COMPLETE. */
 int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_set *set, void *context,
 			     struct shmcma_group **group);
 
-/* The group of that address, joined and whole; else NULL and an error. */
+/* Returns the group of that address, joined and not broken; else NULL and an error. */
 struct shmcma_group *shmcma_group_find(struct shmcma_coll *coll, fi_addr_t addr, int *error);
 
-/* An operation without phases yet. -FI_EAGAIN: its completion has no room now. -FI_ENOMEM. */
+/* Creates an operation without phases. -FI_EAGAIN: no space for its completion now. -FI_ENOMEM. */
 int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_collop **op);
 void shmcma_collop_free(struct shmcma_collop *op);
-/* It is the group's next. */
+/* Begins it as the group's next operation. */
 void shmcma_collop_begin(struct shmcma_collop *op);
 
 /* ---- pattern.c ------------------------------------------------------------------------------- */
 
-/* The steps of the phase that begins, in each direction. */
+/* Computes the steps of the phase that begins, in each direction. */
 void shmcma_pattern_count_steps(struct shmcma_collop *op);
-/* The rank that step `step` sends to, or receives from, or SHMCMA_ALL: none. The largest part of the tree first. */
+/*
+ * Returns the rank that step `step` sends to, or receives from, or SHMCMA_ALL: none. The largest subtree comes first.
+ */
 uint32_t shmcma_pattern_send_peer(const struct shmcma_collop *op, size_t step);
 uint32_t shmcma_pattern_recv_peer(const struct shmcma_collop *op, size_t step);
-/* Is what step `step` sends there to be sent? */
+/* Tells whether step `step` may send now. */
 bool shmcma_pattern_may_send(const struct shmcma_collop *op, size_t step);
 
-/* That member's part of them. */
+/* Returns that member's part of the blocks. */
 struct iovec shmcma_block(const struct shmcma_collop *op, const struct shmcma_blocks *blocks, uint32_t member);
 
 /* ---- collective.c ---------------------------------------------------------------------------- */

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * collective.c: fi_ops_collective: each call as phases of messages (group.c), and what fi_query_collective
- * tells. Called by the thread that uses the endpoint; the questions by any.
+ * collective.c: fi_ops_collective: each call as phases of messages (group.c); and fi_query_collective. Only the thread
+ * that uses the endpoint posts; any thread may call the query.
  *
  *              up to LARGE bytes                  beyond
  *   barrier    MEET
  *   broadcast  DOWN                               the same: each copies from its parent's memory
- *   alltoall, allgather, scatter, gather: SPREAD: each block is copied once, from where it is to where it goes
+ *   alltoall, allgather, scatter, gather: SPREAD: each block is copied once, from its source to its destination
  *   reduce     UP                                 SPREAD reduced: each member one slice; SPREAD of slices to the root
  *   allreduce  UP, DOWN                           SPREAD reduced: each member one slice; SPREAD of slices to all
  *   reduce_scatter   SPREAD reduced
  *
- * `count` is what one member sends to, or receives from, one other; of broadcast and the reductions, what each
- * has; of reduce_scatter what each gets. The order in which values are reduced depends on the number of members
- * alone, and all members get the same bits.
+ * `count` is the number of elements that one member sends to, or receives from, one other; of broadcast and the
+ * reductions, the elements of each member; of reduce_scatter, the elements that each gets. The order of reduction
+ * depends only on the number of members, and all members get the same bits.
  *
- * Buffers are the application's until the completion; `buf` and `result` may be the same for reduce, allreduce.
+ * The application does not touch the buffers before the completion; `buf` and `result` may be the same for reduce,
+ * allreduce.
  */
 #include "coll/coll.h"
 
 #include <stdlib.h>
 #include "op/post.h"
 
-/* From here on each member reduces a slice: the bytes at which two copies of all weigh more than two more rounds. */
+/* Beyond this size each member reduces a slice: two copies of all bytes then cost more than two more rounds. */
 #define LARGE 32768
 
 #define COLLECTIVE_FLAGS (FI_COMPLETION | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_INJECT_COMPLETE)
 
-/* The arguments of a call. */
 struct asked {
 	enum fi_collective_op what;
 	const void *buf;
@@ -52,7 +52,7 @@ static bool has_root(enum fi_collective_op what)
 	return what == FI_BROADCAST || what == FI_REDUCE || what == FI_SCATTER || what == FI_GATHER;
 }
 
-/* The bytes of an element, 0 of a barrier. */
+/* `size`: bytes of an element, 0 for a barrier. */
 static int check_type(enum fi_collective_op what, enum fi_datatype type, enum fi_op op, size_t *size)
 {
 	*size = 0;
@@ -76,7 +76,7 @@ int shmcma_query_collective(struct fid_domain *fid, enum fi_collective_op what,
 	size_t size;
 	int ret;
 
-	/* FI_SCATTER as the manual has it: the number of an operation, in place of `what` */
+	/* FI_SCATTER, as in the manual: it is the number of an operation, and `what` is then FI_REDUCE_SCATTER */
 	if (flags && flags != FI_SCATTER)
 		return -FI_EBADFLAGS;
 	if (!(domain->caps & FI_COLLECTIVE))
@@ -130,7 +130,7 @@ static struct shmcma_phase *spread(struct shmcma_collop *op, struct shmcma_block
 	return phase;
 }
 
-/* Room for the messages of one window, `size` bytes each, that are to be reduced. */
+/* Allocates space for the messages of one window that are to be reduced, `size` bytes each. */
 static int need_temps(struct shmcma_collop *op, size_t size)
 {
 	op->temps = malloc(size ? size * SHMCMA_COLL_WINDOW : 1);
@@ -147,7 +147,6 @@ static int need_work(struct shmcma_collop *op, size_t size)
 	return op->work ? 0 : -FI_ENOMEM;
 }
 
-/* The longest slice. */
 static size_t slice_size(const struct shmcma_collop *op, size_t size)
 {
 	size_t elements = size / op->element;
@@ -155,7 +154,7 @@ static size_t slice_size(const struct shmcma_collop *op, size_t size)
 	return (elements / op->group->count + 1) * op->element;
 }
 
-/* Everybody's `out` for this member, reduced into `in`, where its own is put first. */
+/* Reduces every member's `out` for this member into `in`, where its own is stored first. */
 static void reduce_spread(struct shmcma_collop *op, struct shmcma_blocks out, struct shmcma_blocks in,
 			  const void *own)
 {
@@ -165,7 +164,6 @@ static void reduce_spread(struct shmcma_collop *op, struct shmcma_blocks out, st
 	phase->own = own;
 }
 
-/* This member's of the slices. */
 static struct iovec own_slice(const struct shmcma_collop *op, const void *base, size_t size)
 {
 	const struct shmcma_blocks slices = blocks(SHMCMA_SLICES, base, size);
@@ -173,7 +171,7 @@ static struct iovec own_slice(const struct shmcma_collop *op, const void *base, 
 	return shmcma_block(op, &slices, op->group->rank);
 }
 
-/* Up a tree: in the root's result, in memory of their own for the others. */
+/* Reduces up a tree: into the root's result, else into own memory. */
 static int small_reduce(struct shmcma_collop *op, const struct asked *asked, size_t size, void *result,
 			uint32_t root)
 {
@@ -302,7 +300,7 @@ static int plan(struct shmcma_collop *op, const struct asked *asked, size_t size
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* The root is an endpoint of the group, by its address in the vector. */
+/* Finds the rank of the root, given by its address in the vector. */
 static int find_root(const struct shmcma_group *group, const struct asked *asked, uint32_t *root)
 {
 	*root = 0;
@@ -453,7 +451,7 @@ SHMCMA_DATA_CALL(coll_gather, struct fid_ep *ep, const void *buf, size_t count, 
 					 context });
 }
 
-/* One buffer and one result: members need not agree on how their memory is cut, but a block may be anywhere. */
+/* Allows one buffer and one result: members need not agree how their memory is divided, but a block may be anywhere. */
 SHMCMA_DATA_CALL(coll_msg, struct fid_ep *ep, const struct fi_msg_collective *msg, struct fi_ioc *result,
 		 void **result_desc, size_t result_count, uint64_t flags)
 {
@@ -486,7 +484,7 @@ struct fi_ops_collective shmcma_collective_ops[] = {
 
 /* ---- fi_join --------------------------------------------------------------------------------- */
 
-/* The set determines the members; the address must be one that was given out all the same. */
+/* The set determines the members. The address must still be one that this endpoint has returned. */
 static int check_join_addr(struct shmcma_coll *coll, const struct fi_collective_addr *addr,
 			   const struct shmcma_av_set *set)
 {

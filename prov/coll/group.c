@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * group.c: groups of endpoints (fid_mc), and the messages of what they do together.
+ * group.c: groups of endpoints (fid_mc), and the messages of their operations.
  *
- * fi_join     each member tells each other the number by which it knows the group: a message of the group
- *             carries the number that its receiver chose, so nobody has to agree on one. Those first messages
- *             carry a hash of all members' addresses. Every pair is connected from then on, so that the death
- *             of any member is seen by each.
- * a message   tag: number of the group at the receiver (32 bits), operation (24), phase (8). In one phase a
- *             member has at most one message for each other. It is received from that member only.
- * an error    a member is lost, or its message is not the expected one: the group is broken for good. A member
- *             that notices tells all others ("alarm"), and every operation of the group ends with the error, once,
- *             when none of its messages is under way. Messages that members have sent before they knew are taken
- *             and dropped ("drain"), or their operations would not end; so a broken group's number is kept until
- *             the endpoint closes.
+ * fi_join     each member sends every other the number by which it knows the group. A message of the group carries the
+ *             number that its receiver chose, so members need not agree on one; these first messages carry a hash of
+ *             all members' addresses. From then on every pair is connected, so each member sees the death of any other.
+ * a message   tag: number of the group at the receiver (32 bits), operation (24), phase (8). In one phase a member has
+ *             at most one message for each other member. It is received from that member only.
+ * an error    a member is lost, or its message is not the expected one: the group stays broken. A member that notices
+ *             tells all others ("alarm"). Every operation of the group ends with the error, once, when none of its
+ *             messages is under way. Each member receives and drops the messages that others sent before they knew
+ *             ("drain"), or their operations would not end; so the number of a broken group is kept until the endpoint
+ *             closes.
  *
- * Owns the core's endpoint for collectives, its groups and operations. All under the domain's lock, of which there is
- * one then (lock.h). The core checks what others send; this file compares its length with the expected one. If a member
- * dies between any two steps the core ends the transfers with it; if this process dies the others' cores do.
+ * Owns the core's endpoint for collectives, its groups and operations. All under the domain's only lock (lock.h). The
+ * core checks the messages of others; this file compares their length with the expected one. If a member dies between
+ * any two steps the core ends the transfers with it; if this process dies the others' cores do.
  */
 #include "coll/coll.h"
 
@@ -28,13 +27,13 @@
 #include "wait/wait.h"
 
 #define JOIN_TAG (1ULL << 63)
-#define LAST_STEP 0xffffffffu /* of a tag: the alarm */
+#define LAST_STEP 0xffffffffu /* in a tag: the alarm */
 #define SEQS 0xffffffu
 #define QUEUE_SIZE 1024
 
 /* ---- the second endpoint --------------------------------------------------------------------- */
 
-/* The service under which the collectives of the endpoint with that address are found: its part after the host. */
+/* Makes the service name of the collectives of an endpoint from its address: the part after the host. */
 static void service_of(const char *address, char *service)
 {
 	snprintf(service, SC_ADDR_SIZE, "collective.%s", address + strlen(SC_ADDR_PREFIX) + 17);
@@ -42,7 +41,7 @@ static void service_of(const char *address, char *service)
 
 static void group_free(struct shmcma_group *group)
 {
-	for (uint32_t i = 0; group->coll && i < group->count; i++) /* else they have gone with it */
+	for (uint32_t i = 0; group->coll && i < group->count; i++) /* else the endpoint has freed them */
 		if (group->peers[i])
 			sc_peer_put(group->peers[i]);
 	free(group->addrs);
@@ -68,7 +67,7 @@ void shmcma_coll_close(struct shmcma_ep *ep)
 		struct shmcma_group *group = coll->groups;
 
 		coll->groups = group->next;
-		group->coll = NULL; /* one that the application has not closed yet is its own to free */
+		group->coll = NULL; /* fi_close() frees a group that is not closed yet */
 		if (group->closed)
 			group_free(group);
 	}
@@ -119,7 +118,7 @@ static void report_join(const struct shmcma_collop *op)
 	shmcma_eq_join_report(shmcma_ep_eq(group->coll->ep), group->coll, &entry);
 }
 
-/* As an atomic of the base kind, which it maps to (fi_collective(3)). */
+/* Counts like an atomic of the base kind, to which it maps (fi_collective(3)). */
 static void count(const struct shmcma_collop *op)
 {
 	struct shmcma_cntr *cntr = op->group->coll->ep->cntrs[SC_EVENT_WRITE];
@@ -212,7 +211,7 @@ static int recv_block(struct shmcma_collop *op, struct shmcma_transfer *transfer
 	transfer->size = iov.iov_len;
 	if (reduces(phase))
 		iov.iov_base = transfer->temp;
-	transfer->state = SHMCMA_BUSY; /* it may complete in the call, the completion is read later */
+	transfer->state = SHMCMA_BUSY; /* it may complete in the call; the completion is read later */
 	ret = sc_rx_recv(op->group->coll->core, &recv);
 	if (ret)
 		transfer->state = SHMCMA_IDLE;
@@ -225,7 +224,7 @@ static void cancel(struct shmcma_transfer *transfer)
 {
 	if (transfer->state == SHMCMA_BUSY)
 		(void)sc_rx_cancel(transfer->group->coll->core,
-				   transfer); /* matched already: it ends by itself */
+				   transfer); /* if matched already, it ends by itself */
 }
 
 static void fail(struct shmcma_collop *op, int error)
@@ -237,7 +236,7 @@ static void fail(struct shmcma_collop *op, int error)
 		cancel(&op->recvs.window[i]);
 }
 
-/* Receive what has the group's number and a step within `any`, into nothing. */
+/* Posts a receive without buffer for messages with the group's number and a step within `any`. */
 static void stand(struct shmcma_transfer *transfer, uint32_t any)
 {
 	const struct sc_recv recv = { .tag = (uint64_t)transfer->group->id << 32 | (LAST_STEP & ~any),
@@ -247,7 +246,7 @@ static void stand(struct shmcma_transfer *transfer, uint32_t any)
 
 	transfer->state = SHMCMA_BUSY;
 	if (sc_rx_recv(transfer->group->coll->core, &recv))
-		transfer->state = SHMCMA_IDLE; /* no memory now: tried again */
+		transfer->state = SHMCMA_IDLE; /* no memory now: try again later */
 }
 
 static void break_group(struct shmcma_group *group, int error)
@@ -263,14 +262,14 @@ static void break_group(struct shmcma_group *group, int error)
 	cancel(&group->alarm);
 }
 
-/* The others are told, and their messages are taken. */
+/* Tells the other members, and receives their messages. */
 static void attend_broken(struct shmcma_group *group)
 {
 	struct sc_send send = { .flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
 
 	if (group->drain.state == SHMCMA_IDLE)
 		stand(&group->drain, LAST_STEP);
-	/* before all have joined, not all numbers are known: those who wait for one find that we are gone, or wait */
+	/* before all have joined, some numbers are unknown: their members find that this endpoint is gone, or wait */
 	for (; group->to_be_told < group->count; group->to_be_told++) {
 		uint32_t peer = group->to_be_told;
 
@@ -298,7 +297,7 @@ static void transfer_over(struct shmcma_transfer *transfer, const struct sc_comp
 	int error = shmcma_error(-comp->err);
 
 	if (!error && comp->flags & SC_COMP_RECV && comp->len != transfer->size)
-		error = -EMSGSIZE; /* the members do not agree on how much it is */
+		error = -EMSGSIZE; /* the members do not agree on the size */
 	if (error == -EMSGSIZE)
 		shmcma_warn(FI_LOG_EP_DATA, "members of a group want different amounts of data\n");
 	transfer->state = error ? SHMCMA_IDLE : SHMCMA_DONE;
@@ -316,7 +315,7 @@ static void take_completions(struct shmcma_coll *coll)
 
 		sc_comp_ring_release(&coll->done);
 		if (!transfer)
-			continue; /* injected; a member that misses it learns that its receiver is lost */
+			continue; /* injected; a member that does not get it learns that its peer is lost */
 		if (transfer->standing)
 			standing_over(transfer, &copy);
 		else
@@ -339,8 +338,8 @@ static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
 }
 
 /*
- * All joins of a set have one tag, and the receiver tells them apart by their order: each of a join's messages follows
- * that of an older join which was refused and has yet to be tried again.
+ * All joins of a set have one tag, and the receiver tells them apart by their order. So each message of a join follows
+ * that of an older join which was refused and waits for its next try.
  */
 static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 {
@@ -357,7 +356,7 @@ static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 	return true;
 }
 
-/* As many messages of one direction as may be under way. */
+/* Begins messages of one direction, as many as may be under way. */
 static int begin(struct shmcma_collop *op, struct shmcma_way *way)
 {
 	bool sends = way == &op->sends;
@@ -382,7 +381,7 @@ static int begin(struct shmcma_collop *op, struct shmcma_way *way)
 	return 0;
 }
 
-/* Returns whether any was over: there may be more to begin. */
+/* Returns whether a message has ended: there may be more to begin. */
 static bool count_over(struct shmcma_collop *op, struct shmcma_way *way)
 {
 	size_t before = way->over;
@@ -400,7 +399,7 @@ static bool count_over(struct shmcma_collop *op, struct shmcma_way *way)
 	return way->over > before;
 }
 
-/* Copies the member's data for itself to its place at once. */
+/* Copies the member's own block to its place at once. */
 static void begin_phase(struct shmcma_collop *op)
 {
 	const struct shmcma_phase *phase = &op->phases[op->at];
@@ -425,7 +424,7 @@ static bool is_busy(const struct shmcma_collop *op)
 	return false;
 }
 
-/* As far as it goes now. */
+/* Advances the operation as far as possible now. */
 static void advance(struct shmcma_collop *op)
 {
 	while (!op->error && op->at < op->phase_count) {
@@ -470,7 +469,7 @@ static int coll_progress(struct shmcma_coll *coll)
 	int done;
 
 	coll->begun = false;
-	(void)sc_ep_was_refused(coll->core); /* a refused message is sent below, or refused once more */
+	(void)sc_ep_was_refused(coll->core); /* a refused message is sent again below, or refused again */
 	done = sc_ep_poll(coll->core);
 	take_completions(coll);
 	for (struct shmcma_collop *op = coll->ops; op; op = next) {
@@ -526,7 +525,7 @@ static int group_close(struct fid *fid)
 	struct shmcma_group *group = container_of(fid, struct shmcma_group, mc.fid);
 	struct shmcma_domain *domain = group->coll ? group->coll->ep->domain : NULL;
 
-	if (!domain) { /* the endpoint is gone */
+	if (!domain) { /* the endpoint is closed */
 		shmcma_object_del(&group->object);
 		group_free(group);
 		return 0;
@@ -584,7 +583,7 @@ static uint64_t add_to_hash(uint64_t hash, const char *text)
 	return hash;
 }
 
-/* The endpoint for collectives of one member. */
+/* Finds the endpoint for collectives of one member. */
 static int find_member(struct shmcma_group *group, uint32_t rank, const char *address)
 {
 	struct shmcma_coll *coll = group->coll;

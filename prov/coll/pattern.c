@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pattern.c: the pairs of senders and receivers in a phase of a collective operation, and the memory that goes between
- * them. Pure functions of the operation.
+ * pattern.c: the pairs of sender and receiver in a phase of a collective operation, and the memory that they transfer.
+ * Pure functions of the operation.
  */
 #include "coll/coll.h"
 
@@ -44,7 +44,7 @@ static uint32_t absolute(const struct shmcma_collop *op, uint32_t root, uint32_t
 	return rank + root < op->group->count ? rank + root : rank + root - op->group->count;
 }
 
-/* In the tree a member's children are rank + 2^k, for all 2^k below its lowest bit. */
+/* The children in the tree are rank + 2^k, for all 2^k below the lowest bit of the rank. */
 static uint32_t children(const struct shmcma_collop *op, uint32_t rank)
 {
 	uint32_t limit = rank ? (uint32_t)__builtin_ctz(rank) : log2_up(op->group->count), count = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * bind.c: the ties between an endpoint and the objects that it is bound to: queues, counters, address vector, event queue,
- * shared contexts; and the objects whose reads poll it. With all locks of the domain held.
+ * bind.c: the objects that an endpoint is bound to: queues, counters, address vector, event queue, shared contexts; and
+ * the objects whose reads poll it. With all locks of the domain held.
  */
 #include "ep/ep.h"
 
@@ -13,10 +13,10 @@
 #include "wait/polled.h"
 #include "wait/wait.h"
 
-/* All that a shared transmit context has capabilities for. */
+/* The capabilities of a shared transmit context. */
 #define KINDS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
 
-/* A context has one direction, and no use for a queue of the other. */
+/* A context has one direction, and cannot use a queue of the other. */
 static bool has_ways(const struct shmcma_ep *ep, uint64_t flags)
 {
 	switch (shmcma_ep_class(ep)) {
@@ -81,7 +81,7 @@ static int bind_eq(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	return ep->eq ? 0 : -FI_EINVAL;
 }
 
-/* The flag that a counter is bound with, by enum sc_event. */
+/* The flags for binding a counter, by enum sc_event. */
 static const uint64_t event_flags[SC_EVENTS] = {
 	[SC_EVENT_SEND] = FI_SEND,
 	[SC_EVENT_RECV] = FI_RECV,
@@ -92,18 +92,15 @@ static const uint64_t event_flags[SC_EVENTS] = {
 };
 #define CNTR_FLAGS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
-/*
- * An endpoint sees accesses of peers to our memory with FI_RMA_EVENT only; where they can do nothing, there is nothing
- * to see.
- */
+/* Accesses of peers are visible only with FI_RMA_EVENT; if peers can access nothing, there is nothing to see. */
 static bool sees_accesses(const struct shmcma_ep *ep)
 {
 	return ep->caps & FI_RMA_EVENT || !(ep->caps & (FI_RMA | FI_ATOMIC));
 }
 
 /*
- * One counter for each kind of event; without any flag it counts nothing, which some ask for. So it is with kinds
- * that the endpoint has not asked to be able to: others bind one counter for all that there is.
+ * Binds one counter for each kind of event. Without any flag it counts nothing; some applications ask for that. Kinds
+ * without a capability of the endpoint are allowed, and count nothing: other applications bind one counter for all.
  */
 static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 {
@@ -203,7 +200,7 @@ static void leave_shared(struct shmcma_ep *ep)
 	}
 }
 
-/* Of a scalable endpoint: the objects that its contexts have in common. */
+/* Binds the objects that the contexts of a scalable endpoint share. */
 static int bind_sep(struct shmcma_ep *ep, struct fid *object, uint64_t flags)
 {
 	if (ep->sep->enabled)
@@ -254,7 +251,6 @@ static bool is_silent(const struct shmcma_ep *ep)
 	return !ep->tx_cq && !ep->rx_cq;
 }
 
-/* A read of one of these polls the endpoint. */
 int shmcma_ep_polled_by_all(struct shmcma_ep *ep)
 {
 	int ret = shmcma_polled_add(&ep->domain->enabled, ep);
@@ -286,7 +282,7 @@ void shmcma_ep_polled_by_none(struct shmcma_ep *ep)
 			shmcma_polled_del(&ep->cntrs[i]->polled, ep);
 }
 
-/* A counter that this was the last endpoint of is waited for as all that have none, see lock.h. */
+/* A counter that loses its last endpoint is now waited for like all without endpoint, see lock.h. */
 static void tell_counters(struct shmcma_ep *ep)
 {
 	for (int i = 0; i < SC_EVENTS; i++)

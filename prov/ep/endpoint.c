@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * endpoint.c: fid_ep: an endpoint from fi_endpoint to fi_close, its names and aliases. Its ties: bind.c.
+ * endpoint.c: fid_ep: an endpoint from fi_endpoint to fi_close, its names and aliases. For its bindings see bind.c.
  *
  * State         entered by     data calls           bind, setname   getname
- * disabled      fi_endpoint    -FI_EOPBADSTATE      yes             the service, once it has one
+ * disabled      fi_endpoint    -FI_EOPBADSTATE      yes             the service, if it has one
  * enabled       fi_enable      by capabilities      no              its address
  *
- * The state is shmcma_ep.core, made by fi_enable. No data call looks at it: each fid handed out has the
- * operation tables of the state (tables.c). Contexts of scalable endpoints are endpoints of which one
- * direction is missing; sep.c opens them, and shared.c the contexts that endpoints share.
+ * The state is shmcma_ep.core, which fi_enable creates. No data call looks at it: each fid has the operation tables of
+ * the state (tables.c). A context of a scalable endpoint is an endpoint without one direction; sep.c opens these, and
+ * shared.c opens the contexts that endpoints share.
  *
- * Locks: all of the domain for what changes the ties or the flags; see lock.h.
+ * Locks: all of the domain for changes of the bindings or the flags; see lock.h.
  */
 #include "ep/ep.h"
 
@@ -60,7 +60,7 @@ static const char *service_of(const struct shmcma_ep *ep)
 	return ep->index == 0 && *name ? name : NULL;
 }
 
-/* The order to keep beyond the order that always holds, between kinds of operations that the endpoint has. */
+/* Returns the order to keep beyond the usual one, between kinds of operations that the endpoint has. */
 static uint32_t order_of(const struct shmcma_ep *ep)
 {
 	uint64_t caps = ep->caps & ep->tx_caps, order = ep->tx_order;
@@ -87,7 +87,7 @@ static int create_core(struct shmcma_ep *ep)
 		.index = ep->index,
 		.tx_cq = ep->tx_cq ? &ep->tx_cq->queue : NULL,
 		.rx_cq = ep->rx_cq ? &ep->rx_cq->queue : NULL,
-		/* a context that only sends shows no registrations */
+		/* a context that only sends has no registrations */
 		.regtab = shmcma_ep_class(ep) == FI_CLASS_TX_CTX ? NULL : ep->domain->regtab,
 		.tx_size = ep->tx_size,
 		.rx_size = ep->rx_size,
@@ -113,7 +113,7 @@ static int create_core(struct shmcma_ep *ep)
 	return ret == -ENAMETOOLONG ? -FI_EINVAL : shmcma_error(ret);
 }
 
-/* Is anybody told how the operations of this direction end? A queue or a counter will do. */
+/* Tells whether a queue or a counter reports the operations of this direction. */
 static bool reports_tx(const struct shmcma_ep *ep)
 {
 	return ep->tx_cq || ep->cntrs[SC_EVENT_SEND] || ep->cntrs[SC_EVENT_READ] ||
@@ -143,7 +143,7 @@ static int enable(struct shmcma_ep *ep)
 	case FI_CLASS_SEP:
 		return enable_sep(ep->sep);
 	case FI_CLASS_SRX_CTX:
-		return 0; /* since it was opened */
+		return 0; /* enabled since it was opened */
 	}
 	if (ep->core)
 		return -FI_EOPBADSTATE;
@@ -210,7 +210,7 @@ static int control_locked(struct shmcma_ep_fid *fid, int command, void *arg)
 	case FI_SETOPSFLAG:
 		return shmcma_ep_set_op_flags(fid, arg);
 	case FI_ALIAS:
-		/* of a scalable endpoint there is nothing that flags are for */
+		/* a scalable endpoint has no operations that flags apply to */
 		return shmcma_ep_class(fid->ep) == FI_CLASS_SEP ? -FI_EINVAL : alias(fid, arg);
 	default:
 		return -FI_ENOSYS;
@@ -258,7 +258,7 @@ static const struct {
 #define COUNTERS (sizeof(counters) / sizeof(counters[0]))
 _Static_assert(COUNTERS == sizeof(struct sc_counters) / sizeof(uint64_t), "all of them");
 
-/* Logs in one line how much the endpoint has carried, so that a user sees which provider carried the data. */
+/* Logs in one line the traffic of the endpoint, so that a user sees which provider carried the data. */
 static void report(const struct shmcma_ep *ep)
 {
 	const char *all = (const char *)sc_ep_counters(ep->core);
@@ -275,7 +275,6 @@ static void report(const struct shmcma_ep *ep)
 	shmcma_info(FI_LOG_EP_CTRL, "shmcma: counters:%s\n", text);
 }
 
-/* A context of a scalable endpoint closes. */
 static void leave_sep(struct shmcma_ep *context)
 {
 	struct shmcma_sep *sep = context->sep;
@@ -291,7 +290,7 @@ static void leave_sep(struct shmcma_ep *context)
 	atomic_fetch_sub(&sep->ep->refs, 1);
 }
 
-/* The queues let go first: their completions name peers that go with the core's endpoint. Counters stay. */
+/* Unbinds the queues first: their completions name peers that the core's endpoint owns. Counters stay. */
 static void destroy_locked(struct shmcma_ep *ep)
 {
 	shmcma_progress_leave_locked(ep->domain);
@@ -366,7 +365,9 @@ static int ep_close(struct fid *handle)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Contexts of a scalable endpoint have its name, and it that of the first of them. */
+/*
+ * Contexts of a scalable endpoint have its name, and the scalable endpoint has the name of the context with number 0.
+ */
 static struct sc_ep *named_by(const struct shmcma_ep *ep)
 {
 	const struct shmcma_ep *first = ep->sep ? ep->sep->first : ep;
@@ -374,13 +375,13 @@ static struct sc_ep *named_by(const struct shmcma_ep *ep)
 	return first ? first->core : NULL;
 }
 
-/* May it be given a name? */
+/* Tells whether the application may name it. */
 static bool has_name(const struct shmcma_ep *ep)
 {
 	return shmcma_ep_class(ep) == FI_CLASS_EP || shmcma_ep_class(ep) == FI_CLASS_SEP;
 }
 
-/* A service may be chosen until the endpoint is enabled; its own address nobody chooses. */
+/* The application may choose a service until the endpoint is enabled, but never the endpoint's own address. */
 SHMCMA_CALL(int, ep_setname, fid_t fid, void *addr, size_t addrlen)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
@@ -403,12 +404,12 @@ SHMCMA_CALL(int, ep_setname, fid_t fid, void *addr, size_t addrlen)
 	else if (kind == SC_ADDR_SERVICE)
 		strcpy(ep->name, copy + strlen(SC_ADDR_PREFIX));
 	else
-		ep->name[0] = '\0'; /* any: what fi_enable gives */
+		ep->name[0] = '\0'; /* any name: fi_enable chooses it */
 	shmcma_unlock(ep->domain);
 	return ret;
 }
 
-/* All addresses have one length, so that they can be packed at a constant stride. */
+/* All addresses have one length, so that an application can pack them at a constant stride. */
 SHMCMA_CALL(int, ep_getname, fid_t fid, void *addr, size_t *addrlen)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
@@ -435,7 +436,7 @@ SHMCMA_CALL(int, ep_getname, fid_t fid, void *addr, size_t *addrlen)
 	return room < sizeof(name) ? -FI_ETOOSMALL : 0;
 }
 
-/* Calls for what an endpoint cannot do at all: a caller who tries gets an error code, not a jump to address 0. */
+/* A call that the endpoint does not have: the caller gets an error code, not a jump to address 0. */
 #define UNABLE(name, ...)                                                                                 \
 	SHMCMA_CALL(int, name, __VA_ARGS__)                                                               \
 	{                                                                                                 \
@@ -450,7 +451,7 @@ UNABLE(cm_accept, struct fid_ep *ep, const void *param, size_t paramlen)
 UNABLE(cm_reject, struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
 UNABLE(cm_shutdown, struct fid_ep *ep, uint64_t flags)
 
-/* Contexts of a scalable endpoint. */
+/* Only a scalable endpoint opens contexts. */
 UNABLE(no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep, void *context)
 UNABLE(no_rx_ctx, struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
 
@@ -469,8 +470,7 @@ static struct fi_ops_cm cm_ops = CM_OPS(), forked_cm_ops = CM_OPS(forked_);
 /* ---- cancel, room ---------------------------------------------------------------------------- */
 
 /*
- * -FI_ENOENT: no receive waits with that context. Of other operations those can be called back that wait for
- * a trigger.
+ * -FI_ENOENT: no receive waits with that context. Other operations can be cancelled only while they wait for a trigger.
  */
 SHMCMA_CALL(ssize_t, ep_cancel, fid_t fid, void *context)
 {
@@ -487,7 +487,7 @@ SHMCMA_CALL(ssize_t, ep_cancel, fid_t fid, void *context)
 	return ret;
 }
 
-/* Each user has the whole size for itself as far as the core knows. */
+/* Returns what is left of the common size; in the core each user has the whole size. */
 static size_t stx_room(const struct shmcma_stx *stx)
 {
 	size_t left = stx->size;
@@ -500,7 +500,6 @@ static size_t stx_room(const struct shmcma_stx *stx)
 	return left;
 }
 
-/* An endpoint without this direction has no such size. */
 static ssize_t size_left(struct shmcma_ep *ep, bool has, bool sends)
 {
 	ssize_t ret;
@@ -598,7 +597,7 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	return shmcma_source_service(info, ep->name);
 }
 
-/* One direction is missing, or both. */
+/* Removes the direction that a context does not have, or both. */
 static void narrow(struct shmcma_ep *ep, size_t fclass)
 {
 	if (fclass == FI_CLASS_TX_CTX || fclass == FI_CLASS_SEP)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * option.c: fi_getopt and fi_setopt of an endpoint, and the default flags of its operations. Options are the
- * endpoint's, its aliases share them; flags are the fid's.
+ * option.c: fi_getopt and fi_setopt of an endpoint, and the default flags of its operations. An endpoint and its
+ * aliases share the options; flags belong to the fid.
  *
  * Any state, any thread: the option that data calls read (multi_min, see shmcma_now()) is one word; the sizes never
- * change. Nothing here is seen by another process.
+ * change. No other process sees any of this.
  */
 #include "ep/ep.h"
 
@@ -24,7 +24,7 @@ static int put_option(void *optval, size_t *optlen, const void *value, size_t si
 	return 0;
 }
 
-/* The others of libfabric 1.17 belong to connections, buffered receives and sockets. */
+/* The other options of libfabric 1.17 belong to connections, buffered receives and sockets. */
 int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen)
 {
 	static const int p2p = FI_HMEM_P2P_DISABLED;
@@ -45,14 +45,14 @@ int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *op
 		return put_option(optval, optlen, &ep->rx_size, sizeof(ep->rx_size));
 	case FI_OPT_FI_HMEM_P2P:
 		return put_option(optval, optlen, &p2p, sizeof(p2p));
-	case FI_OPT_XPU_TRIGGER: /* a question that has an answer: no device can trigger anything here */
+	case FI_OPT_XPU_TRIGGER: /* the option is known, and the answer is no: no device can trigger */
 		return -FI_EOPNOTSUPP;
 	default:
 		return -FI_ENOPROTOOPT;
 	}
 }
 
-/* Device memory is not had at all, so nothing but "do not use it" can be kept. */
+/* There is no device memory, so only the mode "do not use it" is possible. */
 static int set_p2p(const void *optval, size_t optlen)
 {
 	int mode;

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * sep.c: scalable endpoints: a name with several transmit and receive contexts behind it.
+ * sep.c: scalable endpoints: one name for several transmit and receive contexts.
  *
- * Each context is an endpoint of its own (endpoint.c), with a segment, rings and peers that no other one touches. They
- * have their name in common (struct sc_ep_name), and are told from each other by the last number of the address:
+ * Each context is an endpoint of its own (endpoint.c), with its own segment, rings and peers. The contexts share a name
+ * (struct sc_ep_name), and differ in the last number of the address:
  *
  *   0 ... rx_count - 1     receive contexts, by their index
- *   TX_FIRST ...           transmit contexts, in the order in which they are opened: no fi_rx_addr() names one
+ *   TX_FIRST ...           transmit contexts, in the order of opening: no fi_rx_addr() names one
  *
- * So the address that others insert is that of number 0, its receive context n is n further on, and messages
- * from any transmit context come from the one name. Others find the endpoint once number 0 is enabled, and a
- * receive context once it is.
+ * So other processes insert the address of number 0; the address of receive context n has n in place of 0, and messages
+ * from all transmit contexts come from one name. Others find the endpoint once number 0 is enabled, and a receive
+ * context once it is enabled.
  *
- * A receive context that is closed and opened again has the address that it had, as others make that up from the
- * address of number 0. They find the new one (src/link/peer.c): an operation under way to the last one fails with FI_ECONNRESET,
- * or had ended and was dropped with its queue; none of it gets to the new one. Messages that are sent after the new one
- * was enabled reach it, or get -FI_EAGAIN until the sender has dealt with those under way. Messages of a transmit
- * context that has closed may wait at its peers, which tell by its number whose they are: so one that is opened again
- * gets another number, as long as there is one.
+ * A receive context that is closed and opened again has its old address, because others compute that from the address
+ * of number 0. They find the new context (src/link/peer.c). An operation under way to the old one fails with
+ * FI_ECONNRESET, or had ended and was dropped with the old queue; none reaches the new one. Messages that are sent
+ * after the new one is enabled reach it, or get -FI_EAGAIN until the sender has ended the operations under way.
+ * Messages of a closed transmit context may wait at its peers, which identify the sender by its number: so a transmit
+ * context that is opened again gets another number while there is one.
  *
- * The scalable endpoint itself is a struct shmcma_ep without core; it holds what its contexts have in common: the
- * address vector, the service that it is found under, the attributes that they begin with.
+ * The scalable endpoint itself is a struct shmcma_ep without core. It holds the data that its contexts share: the
+ * address vector, the service name, the initial attributes.
  *
- * Locks: the domain's, but for what never changes after it is opened.
+ * Locks: the domain's, except for data that never changes after opening.
  */
 #include "ep/ep.h"
 
@@ -31,11 +31,11 @@
 #include "wait/lock.h"
 
 #define TX_FIRST 0x8000u
-#define TX_MOST 0x8000u /* that can be opened, one after the other */
+#define TX_MOST 0x8000u /* transmit contexts that can be opened in its life */
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-/* Only the fields of 1.0: the structures have grown, and an application's may end there. */
+/* Copies only the fields of 1.0: the structures have grown, and the application's may end there. */
 static void tx_attr_copy(struct fi_tx_attr *to, const struct fi_tx_attr *from)
 {
 	to->caps = from->caps;
@@ -61,7 +61,7 @@ static void rx_attr_copy(struct fi_rx_attr *to, const struct fi_rx_attr *from)
 	to->iov_limit = from->iov_limit;
 }
 
-/* The place of the context, taken for one that is about to be made. */
+/* Takes the place of a new context. */
 static int take(struct shmcma_ep **places, size_t count, int index, struct shmcma_ep *context)
 {
 	struct shmcma_sep *sep = context->sep;
@@ -85,9 +85,9 @@ static int take(struct shmcma_ep **places, size_t count, int index, struct shmcm
 }
 
 /*
- * An endpoint with the attributes in `info` into that place. The capabilities in its attributes are a subset of those
- * of the whole endpoint, not of its direction: fi_endpoint(3), and check_tx() in attr.c for those that mean nothing
- * there.
+ * Opens an endpoint with the attributes in `info` at that place. The capabilities in the attributes are a subset of the
+ * capabilities of the whole endpoint, not of its direction: see fi_endpoint(3), and check_tx() in attr.c for
+ * capabilities that mean nothing in a direction.
  */
 static int context_open(struct shmcma_ep *sep, struct fi_info *info, size_t fclass, int index,
 			struct fid_ep **out, void *user_context)
@@ -169,7 +169,7 @@ static struct fi_ops_ep sep_ops = {
 	.tx_size_left = no_size_left,
 };
 
-/* Its contexts' attributes begin with the info's, and the counts are those that it says, or one. */
+/* Copies the first attributes of the contexts, and their number (default: one), from the info. */
 static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)
 {
 	size_t tx = info->ep_attr->tx_ctx_cnt, rx = info->ep_attr->rx_ctx_cnt;
@@ -203,7 +203,7 @@ static int sep_create(struct shmcma_ep *ep, const struct fi_info *info)
 
 	if (!sep)
 		return -FI_ENOMEM;
-	ep->sep = sep; /* and goes with it */
+	ep->sep = sep; /* freed with the endpoint */
 	sep->ep = ep;
 	ret = adopt_info(sep, info);
 	if (ret)

@@ -2,19 +2,17 @@
 /*
  * shared.c: shared contexts: one transmit or receive queue for several endpoints.
  *
- * A shared receive context is a receive queue of the core (struct sc_rxq) that receives are posted to, and that
- * every endpoint bound to it puts its messages into. It is a struct shmcma_ep without core, so that the data
- * calls are those of an endpoint. Completions go to the queue and the counter of the endpoint that the message
- * came to; those of receives that no message ends (cancel, peek in vain) go to the queue and the counter of the
- * endpoint that was enabled first. Sources are named by the address vector, which all its endpoints must have in
- * common: before one of them is enabled there is none to name one by.
+ * A shared receive context is a receive queue of the core (struct sc_rxq). Receives are posted to it, and every
+ * endpoint bound to it delivers its messages to it. It is a struct shmcma_ep without core, so its data calls are those
+ * of an endpoint. A completion goes to the queue and the counter of the endpoint that received the message. A receive
+ * that ends without a message (cancel, peek in vain) reports to the endpoint that was enabled first. The address
+ * vector, which all its endpoints must share, names sources: before one of them is enabled, no source can be named.
  *
- * A shared transmit context is what the endpoints bound to it have in common of their transmit attributes: the
- * number of operations that all together may have outstanding, and the order of
- * messages and of completions. There is no queue: each endpoint has the rings to
- * its peers, which are no others'.
+ * A shared transmit context holds transmit attributes that the endpoints bound to it share: the number of operations
+ * that all together may have outstanding, and the order of messages and of completions. It has no queue: each endpoint
+ * has its own rings to its peers.
  *
- * Locks: a shared context and all its endpoints have one; all of the domain for what changes who they are.
+ * Locks: a shared context and all its endpoints have one lock; a change of its endpoints holds all locks of the domain.
  */
 #include "ep/ep.h"
 
@@ -47,7 +45,7 @@ SHMCMA_CALL(int, no_set_option, fid_t fid, int level, int name, const void *valu
 	return -FI_ENOPROTOOPT;
 }
 
-/* Operations are posted to its endpoints, options are theirs. */
+/* Its endpoints have the operations and the options. */
 SHMCMA_FORKED_CALL(ssize_t, shmcma_no_cancel, fid_t fid, void *context)
 
 #define OPS(way)                                                                                          \
@@ -92,7 +90,7 @@ int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct f
 
 /* ---- receive --------------------------------------------------------------------------------- */
 
-/* An info that says no more than that. */
+/* Makes an info from the receive attributes alone. */
 static struct fi_info *srx_info(const struct shmcma_domain *domain, const struct fi_rx_attr *attr)
 {
 	struct fi_info *info = fi_allocinfo();
@@ -100,7 +98,7 @@ static struct fi_info *srx_info(const struct shmcma_domain *domain, const struct
 	if (!info)
 		return NULL;
 	info->caps = attr ? attr->caps : domain->caps;
-	info->caps &= ~FI_TRIGGER; /* only operations of an endpoint wait for triggers */
+	info->caps &= ~FI_TRIGGER; /* only operations of an endpoint wait for a trigger */
 	info->rx_attr->caps = info->caps;
 	if (attr) {
 		info->rx_attr->op_flags = attr->op_flags;
@@ -124,7 +122,8 @@ int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct f
 	fi_freeinfo(info);
 	if (ret)
 		return ret;
-	shmcma_ep_set_selective(srx); /* if all are reported is the endpoint's to say, see sc_ep_attr */
+	/* Each endpoint decides which receives are reported, see sc_ep_attr. */
+	shmcma_ep_set_selective(srx);
 	ret = sc_rxq_create(srx->rx_size, &srx->rxq);
 	if (ret) {
 		shmcma_ep_discard(srx);

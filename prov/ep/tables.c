@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * tables.c: the operation tables of an endpoint, by its capabilities and its state.
- *
- * No data call looks at either: each fid handed out has the tables that say so. With all locks of the domain held, or
- * before another thread knows the endpoint.
+ * tables.c: the operation tables of an endpoint, by its capabilities and its state, which no data call looks at. With
+ * all locks of the domain held, or before another thread knows the endpoint.
  */
 #include "ep/ep.h"
 
@@ -40,7 +38,7 @@ static enum shmcma_post post_of(const struct shmcma_ep *ep, uint64_t kind)
 	return send ? SHMCMA_POST_SEND : SHMCMA_POST_RECV;
 }
 
-/* Without any of the four all are meant, of the endpoint's as of the transmit attributes' capabilities. */
+/* If none of the four is set, all are meant; of the endpoint's and of the transmit attributes' capabilities. */
 static bool accesses(const struct shmcma_ep *ep, uint64_t kind, uint64_t way)
 {
 	const uint64_t ways = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;

@@ -2,14 +2,14 @@
 /*
  * av.c: address vectors. Any thread.
  *
- * fi_addr_t is the number of an entry, in both types. One call takes the lowest free numbers in order,
- * one for each address whether or not it can be had: with FI_AV_TABLE the application may count on them.
- * A number whose address could not be had stays free for the next call. The entries: avtable.c.
+ * fi_addr_t is the index of an entry, in both types. One call takes the lowest free indices in order, one for each
+ * address, even if it is not found: with FI_AV_TABLE the application may count on this. The index of an address that is
+ * not found stays free for the next call. The entries: avtable.c.
  *
- * A vector with a name is shared: the process that has opened it first is its writer, and puts each address that it
- * inserts into a directory of the core by the same number, once.
+ * A vector with a name is shared: the process that opens it first is its writer, and also puts each address that it
+ * inserts into a directory of the core, under the same index, which is used once.
  *
- * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
+ * An address is looked up (system calls) before any lock is taken. Lock order: domain, then av.
  */
 #include "obj/av.h"
 
@@ -29,24 +29,24 @@
 #define NONE UINT32_MAX
 #define ENTRIES_MAX ((size_t)INT_MAX)
 #define NODE_SIZE 256
-#define SHARED_MIN 1024	   /* addresses that a shared vector has room for */
+#define SHARED_MIN 1024	   /* smallest capacity of a shared vector */
 #define RX_CTX_BITS_MAX 15 /* see sep.c */
 
 #define INSERT_FLAGS (FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)
 
 /* ---- insertion ------------------------------------------------------------------------------- */
 
-/* One call, from insertion_begin() over insert_one() for each address to insertion_end(). */
+/* One call: insertion_begin(), insert_one() for each address, insertion_end(). */
 struct insertion {
 	struct shmcma_av *av;
-	struct shmcma_eq *eq; /* asynchronous: where the outcome goes */
+	struct shmcma_eq *eq; /* asynchronous: the queue of the outcome */
 	fi_addr_t *fi_addr;
 	uint64_t flags;
 	void *context;
 	size_t at;	 /* addresses dealt with */
-	size_t inserted; /* of those */
-	uint32_t failed; /* numbers to give back, chained by entry->next */
-	int error;	 /* of the event queue */
+	size_t inserted; /* addresses inserted */
+	uint32_t failed; /* indices to give back, chained by entry->next */
+	int error;	 /* an error of the event queue */
 };
 
 static int insertion_begin(struct insertion *insertion, struct shmcma_av *av, fi_addr_t *fi_addr,
@@ -97,7 +97,7 @@ static int store(struct insertion *insertion, const char *given, const char *add
 	return ret;
 }
 
-/* The address that could not be had leaves its number, if there is one, free, but not for those behind it. */
+/* Takes an index, if there is one, for an address that is not found, so that later ones of the call do not get it. */
 static void skip(struct insertion *insertion)
 {
 	struct shmcma_av *av = insertion->av;
@@ -129,8 +129,8 @@ static void report_failure(struct insertion *insertion, int error)
 }
 
 /*
- * An endpoint that has sent something to an endpoint of the vector can be named, though it is gone: the receiver
- * inserts the address that came with the message, to have a number for a sender that it cannot answer any more.
+ * Tells whether the address has sent something to an endpoint of the vector. If so, it gets an index even if its
+ * endpoint is gone: a receiver inserts it to name a sender that it cannot answer any more.
  */
 static bool has_come(struct shmcma_av *av, const char *address)
 {
@@ -153,7 +153,7 @@ static int find_address(struct shmcma_av *av, const char *given, char address[SC
 	return 0;
 }
 
-/* `given` is a string of at most SC_ADDR_SIZE bytes, or NULL with the error why there is none. */
+/* `given` is a string of at most SC_ADDR_SIZE bytes, or NULL with the error. */
 static void insert_one(struct insertion *insertion, const char *given, int error)
 {
 	char address[SC_ADDR_SIZE];
@@ -212,10 +212,10 @@ static void insert_packed(struct insertion *insertion, const char *at, size_t co
 	}
 }
 
-/* The function may read any memory of the process, also memory that a sanitizer does not know. */
+/* May read any memory of the process, also memory that is unknown to a sanitizer. */
 #define UNCHECKED __attribute__((no_sanitize_address, no_sanitize_thread))
 
-/* It may be none. Where there are strings, and no addresses, it is read beyond the end of one that is short. */
+/* Returns the i-th pointer, or NULL: if `strings` is really a short string, this reads beyond its end. */
 static UNCHECKED const char *pointer_at(const char *const *strings, size_t i)
 {
 	size_t size = sizeof(strings[i]);
@@ -223,7 +223,7 @@ static UNCHECKED const char *pointer_at(const char *const *strings, size_t i)
 	return sc_probe_readable(&strings[i], size) == size ? strings[i] : NULL;
 }
 
-/* The string that is pointed to, up to its NUL, which is to be within the length of an address. */
+/* Copies a string up to its NUL. Returns false if there is no NUL within the length of an address. */
 static UNCHECKED bool copy_pointed(const char *from, char given[SC_ADDR_SIZE])
 {
 	size_t there = sc_probe_readable(from, SC_ADDR_SIZE);
@@ -248,9 +248,9 @@ static void insert_pointed(struct insertion *insertion, const char *const *strin
 }
 
 /*
- * Pointers to strings, or strings one behind the other, each with its NUL? fi_av(3) has the former of FI_ADDR_STR, but
- * the latter is what fi_getname() gives, and what those insert who have gathered it from others: libfabric's tests,
- * MPI libraries. The text that addresses begin with is no pointer. Anything else is taken for strings.
+ * Tells pointers to strings from strings one after the other, each with its NUL. fi_av(3) specifies pointers for
+ * FI_ADDR_STR, but fi_getname() returns strings, and callers that gather them from others insert strings: libfabric's
+ * tests, MPI libraries. The text that begins an address is no pointer. All other memory is taken for strings.
  */
 static bool are_pointers(const void *addr)
 {
@@ -282,7 +282,7 @@ static void insert_service(struct insertion *insertion, const char *node, const 
 	char address[SC_ADDR_SIZE];
 	int ret = shmcma_node_address(node, service, 0, address);
 
-	/* for an address that cannot be had, "no data" says nothing */
+	/* -FI_ENODATA would tell the caller nothing about the address */
 	if (ret == -FI_ENODATA)
 		ret = -FI_EHOSTUNREACH;
 	insert_one(insertion, ret ? NULL : address, ret);
@@ -304,7 +304,7 @@ SHMCMA_CALL(int, av_insertsvc, struct fid_av *fid, const char *node, const char 
 	return insertion_end(&insertion);
 }
 
-/* The name whose number at the end is larger by `add`: host09 + 2 = host11. */
+/* Makes the name whose number at the end is larger by `add`: host09 + 2 = host11. */
 static int add_to_suffix(const char *name, size_t add, char *out, size_t size)
 {
 	size_t len = strlen(name);
@@ -323,7 +323,7 @@ static int add_to_suffix(const char *name, size_t add, char *out, size_t size)
 	return made < 0 || (size_t)made >= size ? -FI_EINVAL : 0;
 }
 
-/* The node `add` behind this one; numeric addresses count as one number. */
+/* Makes the node name that is `add` later; a numeric address counts as one number. */
 static int add_to_node(const char *node, size_t add, char *out)
 {
 	unsigned char ip[sizeof(struct in6_addr)];
@@ -379,7 +379,7 @@ SHMCMA_CALL(int, av_insertsym, struct fid_av *fid, const char *node, size_t node
 
 /* ---- the other calls ------------------------------------------------------------------------- */
 
-/* The endpoints forget the peer that nothing else refers to. All locks of the domain are held. */
+/* Removes an entry; endpoints forget its peer if nothing else refers to it. All locks of the domain are held. */
 static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
 {
 	char address[SC_ADDR_SIZE];
@@ -392,7 +392,7 @@ static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
 		shmcma_ep_forget_address(ep, fi_addr, address);
 }
 
-/* All or nothing. */
+/* Removes all or nothing. */
 SHMCMA_CALL(int, av_remove, struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
@@ -498,7 +498,7 @@ static int av_close(struct fid *fid)
 
 static struct fi_ops av_fid_ops = SHMCMA_FID_OPS(av_close, av_bind, shmcma_no_control);
 
-/* Calls that only turn a value into text are not refused in a child. */
+/* A child of fork(2) may still call functions that only make text. */
 SHMCMA_FORKED_CALL(int, shmcma_av_set_open, struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **set,
 		   void *context)
 
@@ -527,12 +527,12 @@ static int check_attr(const struct fi_av_attr *attr)
 			    RX_CTX_BITS_MAX);
 		return -FI_EINVAL;
 	}
-	if (attr->flags & FI_READ && !attr->name) /* only a named one can be opened for reading */
+	if (attr->flags & FI_READ && !attr->name) /* only a named vector can be opened for reading */
 		return -FI_EINVAL;
 	return 0;
 }
 
-/* Why the vector of that name cannot be opened, and what to do. */
+/* Returns why the named vector cannot be opened, and the remedy. */
 static const char *why_not_shared(int err)
 {
 	switch (err) {
@@ -552,7 +552,7 @@ static const char *why_not_shared(int err)
 	}
 }
 
-/* A reader may only want to know whether a vector exists, even for a name that none can have. */
+/* Does not warn a reader that may only test whether a vector exists, even for an impossible name. */
 static void tell_why_not_shared(const struct shmcma_av *av, const char *name, int ret)
 {
 	static const char format[] = "shared address vector %s: %s\n";
@@ -563,7 +563,7 @@ static void tell_why_not_shared(const struct shmcma_av *av, const char *name, in
 		shmcma_warn(FI_LOG_AV, format, name, why_not_shared(-ret));
 }
 
-/* A name: -FI_EADDRINUSE: somebody else inserts there; -FI_ENOENT: nobody does, and there is nothing to read. */
+/* Opens the directory of a named vector. -FI_EADDRINUSE: another process inserts there; -FI_ENOENT: none does. */
 static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 {
 	uint32_t capacity = attr->count > SHARED_MIN ? SC_DIRECTORY_MAX : SHARED_MIN;
@@ -579,7 +579,7 @@ static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 		tell_why_not_shared(av, attr->name, ret);
 		return shmcma_error(ret);
 	}
-	if (!attr->map_addr) /* numbers are the same at any address */
+	if (!attr->map_addr) /* indices are the same at any address */
 		attr->map_addr = (void *)sc_directory_numbers(av->shared);
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * avset.c: fid_av_set: addresses of a vector in an order, the members of a group to be; see fi_av_set(3).
+ * avset.c: fid_av_set: an ordered set of addresses of a vector, from which a group is joined; see fi_av_set(3).
  *
- * All of it is private memory. Used by one thread at a time, as libfabric has it: nothing here takes a lock but calls
- * to the vector.
+ * All of it is private memory. One thread at a time uses a set, as libfabric specifies: only calls to the vector take a
+ * lock here.
  */
 #include "obj/avset.h"
 
@@ -36,7 +36,7 @@ static int append(struct shmcma_av_set *set, fi_addr_t addr)
 	return 0;
 }
 
-/* Those that are, or are not, in the other set stay, in their order. */
+/* Keeps the addresses that are, or are not, in the other set, in their order. */
 static void keep(struct shmcma_av_set *set, const struct shmcma_av_set *other, bool in_other)
 {
 	size_t kept = 0;
@@ -132,7 +132,7 @@ static void forked(struct fid *fid)
 	container_of(fid, struct fid_av_set, fid)->ops = &forked_ops;
 }
 
-/* A group that was joined with it has a copy. */
+/* A group that was joined with the set has a copy of it. */
 static int set_close(struct fid *fid)
 {
 	struct shmcma_av_set *set = container_of(fid, struct shmcma_av_set, fid.fid);

@@ -6,7 +6,7 @@
 #include <rdma/fi_collective.h>
 #include "obj/avtable.h"
 
-/* Addresses in the order of their ranks. */
+/* A set of addresses, in the order of their ranks. */
 struct shmcma_av_set {
 	struct fid_av_set fid;
 	struct shmcma_av *av;
@@ -17,11 +17,11 @@ struct shmcma_av_set {
 	struct shmcma_object object;
 };
 
-/* An address that fi_av_set_addr() returns has the first bit, one that fi_mc_addr() returns the second. */
+/* Bits of addresses that fi_av_set_addr() and fi_mc_addr() return. */
 #define SHMCMA_ADDR_SET (1ULL << 61)
 #define SHMCMA_ADDR_GROUP (1ULL << 62)
 
-/* Which operation a set is for: without any such flag for all. */
+/* The operations that a set is for; without any of these flags all. */
 #define SHMCMA_SET_OPS                                                                                    \
 	(FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET | FI_ALLGATHER_SET |      \
 	 FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET | FI_GATHER_SET)

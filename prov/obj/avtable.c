@@ -2,13 +2,13 @@
 /*
  * avtable.c: the entries of an address vector.
  *
- *   chunks    memory of the entries, CHUNK to a piece, which never moves
- *   holes     the free numbers below `count`, a heap with the lowest on top; always room for `count`
- *   buckets   hash over the addresses of live entries, chained by entry->next: over what the addresses of
- *             all contexts of an endpoint have in common (SC_ADDR_STEM), as any of them may have sent
+ *   chunks    memory of the entries, CHUNK entries each, which never moves
+ *   holes     the free indices below `count`, a heap with the lowest on top; it always has space for `count`
+ *   buckets   hash of the addresses of live entries, chained by entry->next: of their stem (SC_ADDR_STEM), which all
+ *             contexts of an endpoint share, because any of them may be the sender
  *
- * A process that opens a shared vector to read (FI_READ) copies the addresses that it does not know yet from the directory
- * of the core whenever it looks for one in vain; it does not hear of addresses that are removed.
+ * If a reader of a shared vector (FI_READ) does not find an address, it copies the unknown ones from the directory of
+ * the core. It does not learn of addresses that are removed.
  *
  * Any thread; under the vector's lock.
  */
@@ -67,7 +67,7 @@ static void unlink_entry_locked(struct shmcma_av *av, uint32_t index)
 	*link = entry->next;
 }
 
-/* As many buckets as entries, or a few more. With no memory for more the chains get longer. */
+/* Keeps at least as many buckets as entries. Without memory for more the chains get longer. */
 static int grow_buckets_locked(struct shmcma_av *av)
 {
 	size_t size = av->buckets ? (av->bucket_mask + 1) * 2 : CHUNK;
@@ -88,7 +88,7 @@ static int grow_buckets_locked(struct shmcma_av *av)
 	return 0;
 }
 
-/* Memory for entry number `count`, and for a hole more. */
+/* Makes space for entry number `count`, and for one more hole. */
 static int grow_entries_locked(struct shmcma_av *av)
 {
 	size_t chunks = av->chunk_count + 1;
@@ -127,7 +127,7 @@ void shmcma_av_give_back_locked(struct shmcma_av *av, uint32_t index)
 	av->holes[at] = index;
 }
 
-/* There is one. */
+/* Takes the lowest hole, of at least one. */
 static uint32_t hole_take_lowest_locked(struct shmcma_av *av)
 {
 	uint32_t lowest = av->holes[0];
@@ -174,7 +174,7 @@ size_t shmcma_av_count(struct shmcma_av *av)
 	return count;
 }
 
-/* Numbers up to this one exist, without address at first: those of a shared vector, which has no holes. */
+/* Makes indices up to this one exist, at first without address, for a shared vector, which has no holes. */
 static int reach_locked(struct shmcma_av *av, uint32_t number)
 {
 	while (av->count <= number) {
@@ -198,7 +198,7 @@ static void adopt_locked(struct shmcma_av *av, uint32_t number, const char *give
 	av->live++;
 }
 
-/* A reader has missed something. Without memory it stays so. */
+/* Adds the entries that a reader does not know yet. Without memory they stay unknown. */
 static void refresh_locked(struct shmcma_av *av)
 {
 	uint32_t count = sc_directory_count(av->shared);
@@ -303,7 +303,7 @@ bool shmcma_av_remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char addre
 	entry->address[0] = '\0';
 	av->live--;
 	if (av->shared)
-		sc_directory_del(av->shared, (uint32_t)fi_addr); /* its number is nobody else's, ever */
+		sc_directory_del(av->shared, (uint32_t)fi_addr); /* its index is never used again */
 	else
 		shmcma_av_give_back_locked(av, (uint32_t)fi_addr);
 	return true;

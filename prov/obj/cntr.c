@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cntr.c: fid_cntr. The core adds to the counter (struct sc_cntr) while an endpoint is polled or posted to;
- * here it is read, set and waited for.
+ * cntr.c: fid_cntr. The core adds to the counter (struct sc_cntr) while an endpoint is polled or posted to; this file
+ * reads it, sets it and waits for it.
  *
- * Any thread may call. Both words are written under the counter's lock (lock.h), by the core and by
- * fi_cntr_add() and the like, and so nothing added is lost; fi_cntr_set() overwrites what is there, see
- * fi_cntr(3).
+ * Any thread may call. The core, fi_cntr_add() and the like write both words under the counter's lock (lock.h), so no
+ * addition is lost; fi_cntr_set() overwrites the value, see fi_cntr(3).
  *
- * Progress: each read polls the endpoints that count here, so a program that looks at nothing but counters
- * gets on. A counter for deferred work or registered memory, or one that is not bound yet, may count operations of any
- * endpoint of the domain: then all are polled.
+ * Progress: each read polls the endpoints that count here, so a program that reads only counters makes progress. A
+ * counter for deferred work or registered memory, or one that is not bound yet, may count operations of any endpoint of
+ * the domain: a read of it polls all.
  */
 #include "obj/cntr.h"
 
@@ -29,7 +28,7 @@ const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr)
 	return cntr->elsewhere || !cntr->polled.count ? &cntr->domain->enabled : &cntr->polled;
 }
 
-/* Which it is may change as long as no lock is held; with all of them it makes no difference. */
+/* The set of polled endpoints may change while no lock is held; with all held, that makes no difference. */
 bool shmcma_cntr_enter(struct shmcma_cntr *cntr)
 {
 	shmcma_lock_enter(&cntr->locked);
@@ -67,7 +66,7 @@ static bool has(const struct shmcma_wait *wait)
 	return differs(wait, &container_of(wait, struct shmcma_cntr, wait)->told);
 }
 
-/* One thread is told. Others may sleep until the counter has this value. */
+/* Reports a change to one thread. Others may sleep until the counter has the new value. */
 static bool found(struct shmcma_wait *wait)
 {
 	struct shmcma_cntr *cntr = container_of(wait, struct shmcma_cntr, wait);
@@ -102,7 +101,7 @@ static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 	return got;
 }
 
-/* From now on others end a wait: relaxed, as nothing comes with it. */
+/* Only errors beyond these end a wait. Relaxed: no other data goes with this number. */
 static void know_errors(struct shmcma_cntr *cntr, uint64_t errors)
 {
 	atomic_store_explicit(&cntr->known_errors, errors, memory_order_relaxed);
@@ -121,14 +120,14 @@ static uint64_t cntr_readerr(struct fid_cntr *fid)
 	return errors;
 }
 
-/* By the application, which fi_poll(3) does not tell of it. */
+/* Notes a change by the application, which fi_poll(3) does not report. */
 static void changed_locked(struct shmcma_cntr *cntr)
 {
 	cntr->given = read_both(cntr);
 	cntr->changes++;
 }
 
-/* `sets`: the difference to the value is added, since the lock keeps the word what it is. */
+/* `sets`: adds the difference to the value, since the lock keeps the word unchanged. */
 static int change(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value, bool sets)
 {
 	shmcma_lock_enter(&cntr->locked);
@@ -161,10 +160,9 @@ SHMCMA_CALL(int, cntr_seterr, struct fid_cntr *fid, uint64_t value)
 	return change(cntr_of(fid), &cntr_of(fid)->count.errors, value, true);
 }
 
-/* Polls before a sleep: a message on its way comes sooner than sleep and wake-up take. */
+/* Polls before a sleep: a message on its way takes less time. */
 #define SPINS 30
 
-/* Not there yet: wait in the way that the counter was opened for. */
 static int rest(struct shmcma_cntr *cntr, const struct sc_cntr *found, int round, int64_t end)
 {
 	if (round < SPINS)
@@ -176,9 +174,9 @@ static int rest(struct shmcma_cntr *cntr, const struct sc_cntr *found, int round
 }
 
 /*
- * One with FI_WAIT_NONE may be waited for, too. A signal to the process, or room for another send, ends no wait
- * here, as there is no error for it. An error that the application does not know of ends it, also one that was counted
- * before: in the call that posted the operation, as most are of one-sided operations.
+ * A counter with FI_WAIT_NONE may be waited for, too. A signal to the process, or space for another send, ends no wait,
+ * because there is no error code for it. An error that is unknown to the application ends it, even if it was counted
+ * earlier: most errors of one-sided operations are counted in the call that posts.
  */
 SHMCMA_CALL(int, cntr_wait, struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
@@ -193,7 +191,7 @@ SHMCMA_CALL(int, cntr_wait, struct fid_cntr *fid, uint64_t threshold, int timeou
 
 		if (now.value >= threshold)
 			return 0;
-		if (now.errors < known) /* another thread has taken errors back */
+		if (now.errors < known) /* another thread has reset errors */
 			known = now.errors;
 		if (now.errors != known) {
 			know_errors(cntr, now.errors);
@@ -212,7 +210,7 @@ static int cntr_control(struct fid *fid, int command, void *arg)
 	if (!arg)
 		return -FI_EINVAL;
 	switch (command) {
-	case FI_GETOPSFLAG: /* there are none */
+	case FI_GETOPSFLAG: /* a counter has no flags */
 		*(uint64_t *)arg = 0;
 		return 0;
 	case FI_SETOPSFLAG:
@@ -223,7 +221,7 @@ static int cntr_control(struct fid *fid, int command, void *arg)
 }
 
 /*
- * Deferred work that is under way counts when it ends, and does not say so: a counter that was given to such
+ * Deferred work under way counts when it ends, which is not visible here: so a counter that was given to deferred work
  * is kept until the domain is closed, when no endpoint is left.
  */
 static void retire(struct shmcma_cntr *cntr)
@@ -267,7 +265,7 @@ void shmcma_cntr_free_retired(struct shmcma_domain *domain)
 
 static struct fi_ops cntr_fid_ops = SHMCMA_FID_OPS(cntr_close, shmcma_no_bind, cntr_control);
 
-/* These two can give no error: they return the counts at the time of fork(2). */
+/* These two calls can return no error: they return the counts at the time of fork(2). */
 static uint64_t forked_cntr_read(struct fid_cntr *fid)
 {
 	(void)shmcma_forked();

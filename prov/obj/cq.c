@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cq.c: fid_cq. The core puts completions into the queue (struct sc_comp_ring) while an endpoint is polled; here
- * they are taken out in the format that the application chose. For a read that finds it empty, in the widest format,
- * the core writes most completions into the application's entries at once (struct sc_entry).
+ * cq.c: fid_cq. The core puts completions into the queue (struct sc_comp_ring) while an endpoint is polled; this file
+ * takes them out in the format that the application chose. If a read in the widest format finds the queue empty, the
+ * core writes most completions directly into the application's entries (struct sc_entry).
  *
- * Any thread may call; the queue's lock (lock.h), if there is one, covers each read. Only fi_cq_signal() does
- * without.
+ * Any thread may call; each read holds the queue's lock (lock.h), if there is one. Only fi_cq_signal() takes no lock.
  *
- * Order: queued completions are served first. Only an empty queue makes a read poll the bound endpoints, so a reader
- * that takes one entry at a time does not pay for a poll each time, and none is ever out of turn.
+ * Order: a read returns queued completions first. It polls the bound endpoints if the queue is empty, else rarely
+ * (FULL_READS): a reader that takes one entry at a time does not pay for a poll each time, and completions stay in
+ * order.
  */
 #include "obj/cq.h"
 
@@ -23,7 +23,7 @@
 #include "wait/wait.h"
 
 #define DEFAULT_SIZE 1024
-/* The entries that are allocated at first: the part that is in use all the time then stays in the first-level cache. */
+/* Entries allocated at first: the part that is always in use then stays in the first-level cache. */
 #define FIRST_ENTRIES 256
 
 /* Each format begins with the one before it. */
@@ -40,7 +40,7 @@ SAME(fi_cq_data_entry, data, data);
 
 /* ---- who sent it ----------------------------------------------------------------------------- */
 
-/* The bound endpoint whose peer this is; NULL: closed. */
+/* Returns the bound endpoint that has this peer; NULL: it is closed. */
 static struct shmcma_ep *owner_of(const struct shmcma_cq *cq, const struct sc_peer *peer)
 {
 	for (size_t i = 0; i < cq->polled.count; i++)
@@ -68,7 +68,7 @@ static inline fi_addr_t source_of(struct shmcma_cq *cq, const struct sc_comp *co
 	return source == FI_ADDR_NOTAVAIL ? source_slow(cq, comp) : source;
 }
 
-/* FI_SOURCE_ERR: a sender that is in no address vector is told of as an error. */
+/* FI_SOURCE_ERR: a message from a sender that is in no address vector is reported as an error. */
 static bool is_stranger(const struct shmcma_cq *cq, const struct sc_comp *comp)
 {
 	const struct shmcma_ep *ep;
@@ -82,10 +82,10 @@ static bool is_stranger(const struct shmcma_cq *cq, const struct sc_comp *comp)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-/* Of no operation of ours: a peer wrote here. */
+/* A peer wrote here; the completion belongs to no operation of this endpoint. */
 #define WRITTEN (FI_RMA | FI_REMOTE_WRITE)
 
-/* A released multi-receive buffer without a message has no other flag. */
+/* A released multi-receive buffer without a message has only the flag FI_MULTI_RECV. */
 static inline uint64_t flags_of(const struct sc_comp *comp)
 {
 	uint64_t flags = comp->flags & SC_COMP_WRITTEN ? WRITTEN : comp->cq_flags;
@@ -114,7 +114,7 @@ INLINE size_t entry_size(enum fi_cq_format format)
 	}
 }
 
-/* Only the fields that the format has are written. */
+/* Writes only the fields of the format. */
 INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *comp,
 		      enum fi_cq_format format)
 {
@@ -131,7 +131,10 @@ INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *co
 		entry->tag = comp->tag;
 }
 
-/* The entries from `n` up to `count`, as far as the first error, or stranger if sources are asked for. Returns how far. */
+/*
+ * Takes entries `n` up to `count`, or up to the first error, or unknown source if sources are asked for. Returns the
+ * new `n`.
+ */
 INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_addr_t *source,
 		   enum fi_cq_format format)
 {
@@ -151,7 +154,7 @@ INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_a
 	return n;
 }
 
-/* Completions were lost; nothing more will come. The event queue of each endpoint hears of it, once. */
+/* Completions were lost; no more will come. Reports this once to the event queue of each endpoint. */
 static ssize_t overrun_slow(struct shmcma_cq *cq)
 {
 	const struct fi_eq_err_entry entry = { .fid = &cq->fid.fid,
@@ -173,20 +176,20 @@ static ssize_t overrun_slow(struct shmcma_cq *cq)
 	return -FI_EAVAIL;
 }
 
-/* The return value of a read of up to `count` that got no entry. */
+/* Returns the result of a read of up to `count` entries that got none. */
 static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 {
 	const struct sc_comp *comp = sc_comp_ring_peek(&cq->queue);
 
 	if (comp)
-		return comp->err || count ? -FI_EAVAIL : 0; /* 0: none was asked for */
+		return comp->err || count ? -FI_EAVAIL : 0; /* 0: no entry was asked for */
 	return __builtin_expect(sc_comp_ring_is_overrun(&cq->queue), 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
-/* Reads of a queue that is not empty before one polls all the same: operations under way do not wait for ever. */
+/* Every FULL_READS-th read of a queue that is not empty polls anyway: operations under way must not wait for ever. */
 #define FULL_READS 16
 
-/* Entries of this format are the core's; completions with more in them go through the queue. */
+/* The core writes entries of this format; completions with more fields go through the queue. */
 _Static_assert(sizeof(struct sc_entry) == sizeof(struct fi_cq_tagged_entry), "entry");
 SAME(sc_entry, op_context, context);
 SAME(sc_entry, flags, cq_flags);
@@ -195,7 +198,7 @@ SAME(sc_entry, buf, buf);
 SAME(sc_entry, data, data);
 SAME(sc_entry, tag, tag);
 
-/* Polls; returns how many of up to `count` entries the poll has written past the queue, if it may. */
+/* Polls. Returns the number of entries, up to `count`, that the poll has written past the queue, if it may. */
 INLINE size_t poll_into(struct shmcma_cq *cq, void *buf, size_t count, bool by_passes)
 {
 	if (!by_passes || !count || sc_comp_ring_is_overrun(&cq->queue)) {
@@ -218,7 +221,7 @@ static __attribute__((noinline)) void enter_slow(struct shmcma_cq *cq)
 	shmcma_wait_rise_locked(&cq->wait);
 }
 
-/* Nobody is armed for a queue whose lock is idle. */
+/* If the lock is idle, no thread waits for the queue. */
 INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
 		       enum fi_cq_format format)
 {
@@ -243,21 +246,20 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 /* ---- blocking read --------------------------------------------------------------------------- */
 
-/* Polls before a sleep: a message that is on its way comes sooner than sleep and wake-up take. */
+/* Polls before a sleep: a message on its way takes less time. */
 #define SPINS 30
 
 /*
- * Signals are counted. Each wait remembers which signal was the newest heard when it began, and ends at any other; so
- * one signal ends all waits of its time, and no waiting thread takes it from another. A signal that no call returns for
- * stays unheard, and ends the next wait: a thread that looks at a flag of the application's and then waits misses
- * none.
+ * Signals are counted. A wait remembers the newest signal for which a call had returned when the wait began, and ends
+ * at any other. So one signal ends all waits of its time, and no thread takes it from another. A signal for which no
+ * call returns ends the next wait: a thread that looks at a flag of the application and then waits misses none.
  */
 static bool differs(const struct shmcma_wait *wait, const void *known)
 {
 	return atomic_load(&container_of(wait, struct shmcma_cq, wait)->signals) != *(const unsigned int *)known;
 }
 
-/* A call returns for the signals so far. Another thread may have heard newer ones. */
+/* A call returns for all signals so far. Another thread may have heard newer ones. */
 static bool hear(struct shmcma_cq *cq, unsigned int known)
 {
 	unsigned int now = atomic_load(&cq->signals), heard = atomic_load(&cq->heard);
@@ -295,7 +297,6 @@ static const struct shmcma_polled *polled(const struct shmcma_wait *wait)
 
 static const struct shmcma_wait_ops wait_ops = { polled, has, found, differs, shmcma_wait_try };
 
-/* Nothing to read: wait in the way that the queue was opened for. */
 static int rest(struct shmcma_cq *cq, unsigned int known, int round, int64_t end)
 {
 	if (round < SPINS)
@@ -308,7 +309,7 @@ static int rest(struct shmcma_cq *cq, unsigned int known, int round, int64_t end
 
 /*
  * A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. So does fi_cq_signal(). A signal to the
- * thread ends a wait without a time-out: with one, -FI_EAGAIN says that the time is over.
+ * thread ends only a wait without a time-out: with one, -FI_EAGAIN means that the time is over.
  */
 SHMCMA_CALL(ssize_t, cq_sreadfrom, struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source, const void *cond,
 	    int timeout)
@@ -352,7 +353,7 @@ SHMCMA_CALL(int, cq_signal, struct fid_cq *fid)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* A completion that is one but for its source. `entry` has what the application has handed in. */
+/* Reports a completion as an error because of its source. `entry` has the values that the application has passed. */
 static void put_stranger(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const struct sc_comp *comp)
 {
 	bool sized = FI_VERSION_GE(cq->domain->api_version, FI_VERSION(1, 5));
@@ -370,9 +371,9 @@ static void put_stranger(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, co
 }
 
 /*
- * Fields that libfabric 1.17 does not have are never written (fi_cq_err_entry grew in 1.20), nor is
- * err_data_size for those who opened the fabric as before 1.5, which did not have it. There is no
- * provider specific data but a stranger's address: else a buffer handed in for it stays as it is.
+ * Does not write fields that libfabric 1.17 does not have (fi_cq_err_entry grew in 1.20), nor err_data_size for a
+ * fabric opened as before 1.5, which did not have it. The only provider specific data is an unknown sender's address;
+ * else a buffer for it stays as it is.
  */
 static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const struct sc_comp *comp)
 {
@@ -423,7 +424,10 @@ SHMCMA_CALL(ssize_t, cq_readerr, struct fid_cq *fid, struct fi_cq_err_entry *ent
 	return ret;
 }
 
-/* The failure and the remedy as text; prov_errno is the code in `err`, or also says whose memory it was. */
+/*
+ * Returns the failure and the remedy as text. prov_errno is the code in `err`, or also tells which side's memory
+ * failed.
+ */
 static const char *text_of(int code)
 {
 	switch (code) {
@@ -558,7 +562,7 @@ static struct fi_ops cq_fid_ops = SHMCMA_FID_OPS(cq_close, shmcma_no_bind, cq_co
 static struct fi_ops_cq *ops_of(enum fi_cq_format format)
 {
 	switch (format) {
-	case FI_CQ_FORMAT_UNSPEC: /* ours to choose: the one that no reader's buffer is too small for */
+	case FI_CQ_FORMAT_UNSPEC: /* the provider chooses: its entries fit into any reader's buffer */
 	case FI_CQ_FORMAT_CONTEXT:
 		return &context_ops;
 	case FI_CQ_FORMAT_MSG:

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * eq.c: event queues. Any thread; an event queue has its own lock, below all others.
+ * eq.c: event queues. Any thread; an event queue has its own lock, which is taken after all others.
  *
- * Two lists, as fi_eq(3) has it: events in order, and errors "out of band": while there is an error,
- * fi_eq_read() says so and gives nothing else. An event that is lost for want of memory makes the queue overrun: the
- * events that it holds can be read, then nothing any more.
+ * There are two lists, as in fi_eq(3): events in order, and errors "out of band". While there is an error, fi_eq_read()
+ * returns only -FI_EAVAIL. An event that is lost, without memory or at the limit, makes the queue overrun: the
+ * events that it holds can be read, but no later ones.
  *
- * With FI_WAIT_FD or FI_WAIT_POLLFD the descriptor is readable while the queue has something to say: it is raised when that begins
- * and lowered when that ends, both under the lock, so no thread that polls it sleeps through an event. Once in a while
- * it is readable a moment longer.
+ * With FI_WAIT_FD or FI_WAIT_POLLFD the descriptor is readable while the queue has something to read. It changes under
+ * the lock, so no thread that polls it misses an event. Sometimes it stays readable a moment longer.
  *
- * fi_join is reported here, so a read of an empty queue makes progress for those under way, and their messages wake a
- * thread that sleeps on it: then the descriptor is readable and the queue may be found empty.
+ * fi_join reports here. So a read of an empty queue makes progress for each fi_join under way, and their messages wake
+ * a thread that sleeps on the queue: then the descriptor is readable although the queue may be empty.
  */
 #include "obj/eq.h"
 
@@ -22,15 +21,15 @@
 #include "wait/polled.h"
 #include "wait/wait.h"
 
-/* Events that may wait, if the application has not asked for room for more. */
+/* Default limit of the events in a queue; an application may ask for more. */
 #define EVENTS_MAX ((size_t)1 << 20)
-/* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
+/* Rounds of progress that bring nothing to read, before fi_trywait() returns -FI_EAGAIN. */
 #define TRY_ROUNDS 64
 
 struct event {
 	struct event *next;
 	uint32_t type;
-	struct fi_eq_err_entry error; /* in the list of errors */
+	struct fi_eq_err_entry error; /* only in the list of errors */
 	size_t len;
 	char data[];
 };
@@ -82,7 +81,6 @@ static bool has_something_locked(const struct shmcma_eq *eq)
 	return eq->events.first || eq->errors.first || eq->overrun;
 }
 
-/* Bring the descriptor in line with what the queue holds. */
 static void update_pipe_locked(struct shmcma_eq *eq)
 {
 	if (!shmcma_wait_has_pipe(&eq->wait))
@@ -123,7 +121,7 @@ static struct event *event_create(uint32_t type, const void *data, size_t len)
 	return event;
 }
 
-/* Add the event to the list; without it (no memory) or without room the queue is overrun. */
+/* Adds the event to the list. Without an event (no memory) or without space the queue is overrun. */
 static int add(struct shmcma_eq *eq, struct event_list *list, struct event *event)
 {
 	int ret = 0;
@@ -182,8 +180,9 @@ int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct 
 {
 	if (eq->wait.obj != FI_WAIT_NONE && shmcma_wait_join_locked(&eq->wait, coll))
 		return -FI_EAGAIN;
+	/* A domain without locks was opened without FI_COLLECTIVE: only the thread that uses it makes progress. */
 	if (!coll->ep->domain->locks.common.taken)
-		return 0; /* of a domain opened without FI_COLLECTIVE: its thread alone makes progress */
+		return 0;
 	joining->domain = coll->ep->domain;
 	pthread_mutex_lock(&eq->lock);
 	joining->next = eq->joining;
@@ -213,7 +212,7 @@ void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining)
 	joining->domain = NULL;
 }
 
-/* The domain of the n-th of those under way; it is not freed before leave(). NULL: there are not so many. */
+/* Returns the domain of the n-th fi_join under way, locked; it is not freed before leave(). NULL: there are fewer. */
 static struct shmcma_domain *visit(struct shmcma_eq *eq, size_t n)
 {
 	struct shmcma_domain *domain;
@@ -237,7 +236,7 @@ static void leave(struct shmcma_domain *domain)
 	atomic_fetch_sub(&domain->visitors, 1);
 }
 
-/* False: there is none. */
+/* False: no fi_join is under way. */
 static bool progress(struct shmcma_eq *eq)
 {
 	struct shmcma_domain *domain;
@@ -250,7 +249,7 @@ static bool progress(struct shmcma_eq *eq)
 	return n;
 }
 
-/* The queue is empty: 0, it may be slept on until *limit; -FI_EAGAIN: make progress, and look. */
+/* Called when the queue is empty. 0: a thread may sleep until *limit; -FI_EAGAIN: it makes progress, and looks. */
 static int rest(struct shmcma_eq *eq, int64_t *limit)
 {
 	struct shmcma_domain *domain;
@@ -280,7 +279,7 @@ static ssize_t take(struct shmcma_eq *eq, uint32_t *type, void *buf, size_t len,
 	} else if (len && len < event->len) {
 		ret = -FI_ETOOSMALL;
 	} else {
-		/* without a buffer the kind of event is all that is asked for */
+		/* without a buffer the caller asks only for the type of the event */
 		ret = (ssize_t)(len ? event->len : 0);
 		*type = event->type;
 		if (len)
@@ -306,7 +305,7 @@ SHMCMA_CALL(ssize_t, eq_read, struct fid_eq *fid, uint32_t *type, void *buf, siz
 	return ret == -FI_EAGAIN && progress(eq) ? take(eq, type, buf, len, flags) : ret;
 }
 
-/* No error here has data of its own: a buffer offered for it stays as it is. */
+/* No error has data of its own: a buffer for it stays as it is. */
 static void fill_error(struct fi_eq_err_entry *entry, const struct fi_eq_err_entry *error)
 {
 	entry->fid = error->fid;
@@ -360,7 +359,7 @@ SHMCMA_CALL(ssize_t, eq_write, struct fid_eq *fid, uint32_t type, const void *bu
 	event = event_create(type, buf, len);
 	if (!event)
 		return -FI_ENOMEM;
-	/* The writer is told when there is no room, so nothing is lost and the queue is not overrun by it. */
+	/* The writer gets -FI_EAGAIN if there is no space: its event does not overrun the queue. */
 	pthread_mutex_lock(&eq->lock);
 	if (eq->overrun) {
 		ret = -FI_EOVERRUN;

@@ -5,24 +5,23 @@
 
 #include "wait/state.h"
 
-/* An event of another object: copied into the queue. -FI_ENOMEM. */
+/* Add a copy of an event to the queue. Errors: -FI_ENOMEM, -FI_EOVERRUN. */
 int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry *entry);
 int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry);
-/* fi_eq_open's fid, for binding: the object of that fid, counted (refs + 1), or NULL if it is no EQ. */
+/* For binding: returns the event queue of that fid, counted (refs + 1), or NULL. */
 struct shmcma_eq *shmcma_eq_get(struct fid *fid);
 void shmcma_eq_put_ref(struct shmcma_eq *eq);
-/* Its wait object. */
 struct shmcma_wait *shmcma_eq_wait(struct fid *fid);
 /*
- * fi_join under way: reading the queue makes progress for it. Embedded; with the lock of the endpoint's domain.
+ * A fi_join under way, for which a read of the queue makes progress. Embedded; under the lock of the endpoint's domain.
  */
 struct shmcma_joining {
 	struct shmcma_domain *domain; /* NULL: not under way */
-	struct shmcma_joining *next;  /* the queue's, under its lock */
+	struct shmcma_joining *next;  /* in the queue's list, under its lock */
 };
-/* -FI_EAGAIN: not now. */
+/* Begins a fi_join. -FI_EAGAIN: not now. */
 int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining);
-/* It has ended: with FI_JOIN_COMPLETE, or the entry's error. */
+/* Reports its end: FI_JOIN_COMPLETE, or the entry's error. */
 void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll, const struct fi_eq_err_entry *entry);
 void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining);
 

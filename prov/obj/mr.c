@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mr.c: fid_mr: registered memory from fi_mr_reg to fi_close, and the raw keys of a domain. Any thread; all
- * locks of the domain are held (lock.h) for what the core does, as each endpoint may be serving peers by its
- * table; the common one does for fi_mr_reg.
+ * mr.c: fid_mr: registered memory from fi_mr_reg to fi_close, and the raw keys of a domain. Any thread. Calls of the
+ * core hold all locks of the domain (lock.h), because each endpoint may serve peers by the domain's table; fi_mr_reg
+ * holds the common lock.
  *
  * State      entered by                                      key         bind
- * local      fi_mr_reg without access for peers              none        yes, to no effect
+ * local      fi_mr_reg without access for peers              none        yes, without effect
  * disabled   fi_mr_reg in a mode that asks for fi_mr_enable  none        yes
  * open       fi_mr_reg, fi_mr_enable                         valid       counters, unless it was disabled
- * closed     fi_close, even one that gives -FI_EBUSY         of no use   no
+ * closed     fi_close, even if it returns -FI_EBUSY          not usable  no
  *
- * Nothing is done to the memory, and the data calls here need no descriptor: a region is an entry in the
- * core's table (sc_reg_open()), or only this object if its access is local. regtab.c owns the part that other processes
- * see, and says what remains when they die.
+ * Nothing is done to the memory, and the data calls need no descriptor: a region is an entry in the core's table
+ * (sc_reg_open()), or only this object if its access is local. regtab.c owns the part that other processes see, and
+ * describes what remains when they die.
  *
- * Without FI_MR_RMA_EVENT and FI_MR_ENDPOINT in the domain's mr_mode a region is open at once, and counters
- * may be bound to it later: they count what peers do from then on.
+ * Without FI_MR_RMA_EVENT and FI_MR_ENDPOINT in the domain's mr_mode a region is open at once. Counters may be bound to
+ * it later: they count accesses of peers from then on.
  */
 #include "obj/mr.h"
 
@@ -24,7 +24,7 @@
 #include "obj/cntr.h"
 #include "wait/lock.h"
 
-/* FI_COLLECTIVE goes with FI_SEND and FI_RECV: collectives here need no registration, as messages do not. */
+/* Like messages, collectives need no registration here. */
 #define LOCAL_ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE)
 #define REMOTE_ACCESS (FI_REMOTE_READ | FI_REMOTE_WRITE)
 
@@ -33,7 +33,7 @@ struct mr {
 	struct shmcma_domain *domain;
 	struct sc_reg *reg; /* NULL: local or disabled */
 	struct shmcma_cntr *reads, *writes;
-	uint64_t base;		   /* remote address of its first byte */
+	uint64_t base;		   /* remote address of the first byte */
 	struct disabled *disabled; /* until fi_mr_enable */
 	bool was_disabled, closing;
 };
@@ -49,7 +49,7 @@ struct disabled {
 
 /* ---- enable, bind ---------------------------------------------------------------------------- */
 
-/* With all locks of the domain held, or the common one: see open_one(). */
+/* With all locks of the domain held, or the common lock: see open_one(). */
 static int open_locked(struct mr *mr, const struct sc_reg_attr *attr)
 {
 	int ret = sc_reg_open(mr->domain->regtab, attr, &mr->reg);
@@ -71,7 +71,7 @@ static int enable_locked(struct mr *mr)
 	int ret;
 
 	if (!disabled)
-		return 0; /* open since it was registered */
+		return 0; /* open since fi_mr_reg */
 	if (disabled->needs_endpoint && !disabled->on_endpoint)
 		return -FI_EOPBADSTATE;
 	ret = open_locked(mr, &(struct sc_reg_attr){ .ranges = disabled->ranges,
@@ -94,7 +94,7 @@ static int bind_counter(struct mr *mr, struct fid *fid, uint64_t flags)
 	if (!flags || flags & ~REMOTE_ACCESS)
 		return -FI_EBADFLAGS;
 	if ((flags & FI_REMOTE_READ && mr->reads) || (flags & FI_REMOTE_WRITE && mr->writes))
-		return -FI_EINVAL; /* one of each */
+		return -FI_EINVAL; /* one counter of each kind */
 	cntr = shmcma_cntr_get_locked(fid, mr->domain);
 	if (!cntr)
 		return -FI_EINVAL;
@@ -110,8 +110,8 @@ static int bind_counter(struct mr *mr, struct fid *fid, uint64_t flags)
 }
 
 /*
- * Peers name an endpoint of the domain and a key: peers can access a region through all of them, also when it is bound
- * to one, as FI_MR_ENDPOINT has it.
+ * A peer names an endpoint of the domain and a key: it can access a region through all endpoints, even if the region is
+ * bound to one, as FI_MR_ENDPOINT asks.
  */
 static int bind_endpoint(struct mr *mr, struct fid *fid, uint64_t flags)
 {
@@ -158,7 +158,7 @@ static int mr_bind(struct fid *fid, struct fid *object, uint64_t flags)
 
 /* ---- control --------------------------------------------------------------------------------- */
 
-/* Pages are looked up at each copy: there is nothing to be refreshed. */
+/* The kernel looks up the pages at each copy: there is nothing to refresh. */
 static int refresh(const struct fi_mr_modify *modify)
 {
 	if (modify->flags)
@@ -221,7 +221,7 @@ int shmcma_mr_map_raw(const struct fi_mr_map_raw *map)
 
 /* ---- close ----------------------------------------------------------------------------------- */
 
-/* -FI_EBUSY: a peer was stopped in the middle of a copy; the key is of no use any more, the object stays. */
+/* -FI_EBUSY: a peer was stopped in the middle of a copy; the key is not usable any more, the object stays. */
 static int mr_close(struct fid *fid)
 {
 	struct mr *mr = container_of(fid, struct mr, fid.fid);
@@ -252,9 +252,7 @@ static struct fi_ops mr_fid_ops = SHMCMA_FID_OPS(mr_close, mr_bind, mr_control);
 
 /* ---- register -------------------------------------------------------------------------------- */
 
-/*
- * A request, from fi_mr_reg's arguments or the fields of struct fi_mr_attr that the application's version of it has.
- */
+/* The arguments of fi_mr_reg, or the fields of struct fi_mr_attr that the application's version has. */
 struct request {
 	const struct iovec *ranges;
 	size_t range_count;
@@ -262,7 +260,6 @@ struct request {
 	void *context;
 };
 
-/* Is it possible, and is it for peers? */
 static int check(const struct request *request)
 {
 	if (request->flags & ~FI_RMA_EVENT) {
@@ -296,7 +293,6 @@ static bool begins_disabled(const struct shmcma_domain *domain, const struct req
 	       (domain->mr_mode & FI_MR_RMA_EVENT && request->flags & FI_RMA_EVENT);
 }
 
-/* Kept for fi_mr_enable. */
 static int keep_slow(struct mr *mr, const struct sc_reg_attr *attr)
 {
 	struct disabled *kept = malloc(sizeof(*kept) + attr->range_count * sizeof(kept->ranges[0]));
@@ -313,7 +309,7 @@ static int keep_slow(struct mr *mr, const struct sc_reg_attr *attr)
 	return 0;
 }
 
-/* The address of the first byte there is. */
+/* Returns the address of the first byte of the ranges. */
 static uint64_t first_address(const struct request *request)
 {
 	size_t i = 0;
@@ -323,7 +319,9 @@ static uint64_t first_address(const struct request *request)
 	return (uintptr_t)request->ranges[i].iov_base;
 }
 
-/* Others' data calls go on meanwhile if they may: with the common lock nobody else changes the table. */
+/*
+ * Takes only the common lock if possible, so that data calls of other threads go on: only its holder changes the table.
+ */
 static int open_one(struct mr *mr, const struct sc_reg_attr *attr)
 {
 	struct shmcma_domain *domain = mr->domain;
@@ -343,7 +341,7 @@ static int open_one(struct mr *mr, const struct sc_reg_attr *attr)
 	return ret;
 }
 
-/* FI_KEY_NOTAVAIL is what fi_mr_key() says of a region without key, so it cannot be one. */
+/* fi_mr_key() returns FI_KEY_NOTAVAIL for a region without key, so it is not allowed as a key. */
 static int make_accessible(struct mr *mr, const struct request *request)
 {
 	const struct sc_reg_attr attr = { .ranges = request->ranges,
@@ -380,7 +378,7 @@ static int reg(struct shmcma_domain *domain, const struct request *request, stru
 		return ret;
 	}
 	atomic_fetch_add_explicit(&domain->refs, 1,
-				  memory_order_relaxed); /* the caller holds the domain open */
+				  memory_order_relaxed); /* relaxed: the caller keeps the domain open */
 	*out = &mr->fid;
 	return 0;
 }

@@ -5,7 +5,7 @@
 
 #include "wait/state.h"
 
-/* fi_ops_mr of every domain, and fi_mr_map_raw. */
+/* The fi_ops_mr of domains, and of those in a child of fork(2). */
 extern struct fi_ops_mr shmcma_mr_ops, shmcma_mr_forked_ops;
 int shmcma_mr_map_raw(const struct fi_mr_map_raw *map);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * peermap.c: the peers of an endpoint: which one an fi_addr_t means, and what completions call it.
+ * peermap.c: the peers of an endpoint: the peer that an fi_addr_t names, and the name of a peer in completions.
  *
- * Owns the arrays `peers` and `named` of struct shmcma_ep. The data calls read `peers` inline (peermap.h); a peer that is
- * not there yet is looked up here, once, in the address vector. Under the endpoint's lock; entries are taken out with all locks of
+ * Owns the arrays `peers` and `named` of struct shmcma_ep. The data calls read `peers` inline (peermap.h); a missing
+ * peer is looked up here, once, in the address vector. Under the endpoint's lock; entries are removed with all locks of
  * the domain held.
  */
 #include "obj/peermap.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include "obj/avtable.h"
 
-/* The entry of the address vector that it means, and the receive context of that. */
+/* Splits an fi_addr_t into the entry of the vector and the receive context. */
 static fi_addr_t split(const struct shmcma_ep *ep, fi_addr_t fi_addr, uint16_t *index)
 {
 	unsigned int bits = ep->rx_ctx_bits;
@@ -79,14 +79,14 @@ fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
 		return source;
 	named = shmcma_grow(ep->named, ep->named_count, &ep->named_capacity, sizeof(struct sc_peer *));
 	if (!named)
-		return source; /* found again next time */
+		return source; /* looked up again next time */
 	ep->named = named;
 	ep->named[ep->named_count++] = peer;
 	sc_peer_set_user(peer, source);
 	return source;
 }
 
-/* Which peer the address had, or whether it stays in the vector once more, is not asked: all names go. */
+/* Removes all names, without a search for the peer that had the address. */
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
 	uint64_t place = shmcma_ep_place(ep, fi_addr), end = place + (1ull << ep->rx_ctx_bits);

@@ -5,18 +5,18 @@
 
 #include "wait/state.h"
 
-/* The peer of fi_addr, or NULL (no such entry, no memory); slow path of the inline one in msg code. */
+/* Slow path of shmcma_ep_peer(): the peer of fi_addr, or NULL (no such entry, no memory). */
 struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);
-/* Why there was none: -FI_EINVAL, no such entry, or -FI_EAGAIN, no memory just now. */
+/* Why there is no peer: -FI_EINVAL, no such entry; -FI_EAGAIN, no memory now; -FI_EOPBADSTATE, see shared.c. */
 int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 
-/* The context in the low bits, so that what is in use is close together. */
+/* The place of fi_addr in `peers`: the context is in the low bits, so that places in use are close together. */
 static inline uint64_t shmcma_ep_place(const struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
 	return fi_addr << ep->rx_ctx_bits | fi_addr >> (-ep->rx_ctx_bits & 63);
 }
 
-/* The peer of fi_addr if it has been asked for before; NULL says nothing. */
+/* Returns the peer of fi_addr if it was looked up before; NULL says nothing. */
 static inline struct sc_peer *shmcma_ep_peer_known(const struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
 	uint64_t place = shmcma_ep_place(ep, fi_addr);
@@ -31,7 +31,7 @@ static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_
 	return __builtin_expect(peer != NULL, 1) ? peer : shmcma_ep_peer_slow(ep, fi_addr);
 }
 
-/* Only an endpoint with FI_DIRECTED_RECV looks at the source; the others take from anybody. */
+/* Finds the source of a receive; without FI_DIRECTED_RECV an endpoint receives from any source. */
 static inline __attribute__((always_inline)) bool
 shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
 {
@@ -42,14 +42,14 @@ shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer
 	return *peer != NULL;
 }
 
-/* The name of the peer in completions: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */
+/* Returns the name of the peer in completions: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the vector, or no FI_SOURCE). */
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
 
-/* av.c tells each bound endpoint that fi_addr has a new address, or is gone; all locks of the domain are held. */
+/* Called by av.c for each bound endpoint: fi_addr has a new address, or none. All locks of the domain are held. */
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address);
 
-/* For the core (sc_ep_attr.knows): is the address in the endpoint's vector? */
+/* For the core (sc_ep_attr.knows): tells whether the endpoint's vector has the address. */
 bool shmcma_ep_knows(void *ep, const char *address);
 
 #endif

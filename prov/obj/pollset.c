@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pollset.c: fid_poll: completion queues and counters of one domain that are looked at together.
+ * pollset.c: fid_poll: completion queues and counters of one domain that are polled together.
  *
- * A queue is reported while it is not empty, a counter once for each time it has changed by other than the
- * application's own fi_cntr_set() and the like: each member remembers what it was when it was last asked for.
- * Members stay open as long as they are in the set (refs).
+ * A queue is reported while it is not empty. A counter is reported once for each change that is not the application's
+ * own fi_cntr_set() or the like: each member remembers the values at the last look. Members stay open while they are in
+ * the set (refs).
  *
- * Any thread; all under a lock of the set's, around those of its members.
+ * Any thread; all under a lock of the set, which is taken before the locks of its members.
  */
 #include "obj/pollset.h"
 
@@ -19,7 +19,7 @@
 struct member {
 	struct fid *fid;
 	shmcma_refs *refs;   /* its */
-	struct sc_cntr last; /* counter */
+	struct sc_cntr last; /* of a counter: the values at the last look */
 	uint64_t changes;
 };
 
@@ -30,7 +30,7 @@ struct poll_set {
 	pthread_mutex_t lock;
 	struct member *members;
 	size_t count, capacity;
-	size_t turn; /* the first to be reported, for those that an array has no room for */
+	size_t turn;		   /* the member that the next poll looks at first */
 	struct shmcma_yield yield; /* polls that found nothing */
 };
 
@@ -44,7 +44,7 @@ static struct shmcma_cq *cq_of(struct fid *fid)
 	return container_of(fid, struct shmcma_cq, fid.fid);
 }
 
-/* Has it changed since this was asked the last time? */
+/* Tells whether the counter has changed since this was last asked. */
 static bool cntr_has_changed_locked(struct member *member, struct shmcma_cntr *cntr)
 {
 	struct sc_cntr last, now;
@@ -57,7 +57,7 @@ static bool cntr_has_changed_locked(struct member *member, struct shmcma_cntr *c
 	return now.value != last.value || now.errors != last.errors;
 }
 
-/* It makes progress, even if it has something. `asked`: is it to be reported, if it has something? */
+/* Makes progress, even if the member has something. `asked`: the caller wants to know that. */
 static bool member_has(struct poll_set *set, struct member *member, bool asked)
 {
 	struct shmcma_cntr *cntr = shmcma_cntr_of(member->fid, set->domain);
@@ -77,7 +77,7 @@ static bool member_has(struct poll_set *set, struct member *member, bool asked)
 	return has;
 }
 
-/* All members make progress; the first one changes from call to call, so that none is left out. */
+/* All members make progress; each call begins with another member, so that none is left out. */
 SHMCMA_CALL(int, set_poll, struct fid_poll *fid, void **context, int count)
 {
 	struct poll_set *set = set_of(fid);
@@ -188,7 +188,7 @@ static int set_close(struct fid *fid)
 	if (used && !shmcma_is_forked(fid))
 		return -FI_EBUSY;
 	shmcma_object_del(&set->object);
-	for (size_t i = 0; i < set->count; i++) /* a forked child, which can take none out */
+	for (size_t i = 0; i < set->count; i++) /* only in a child of fork(2), which can remove none */
 		atomic_fetch_sub(set->members[i].refs, 1);
 	atomic_fetch_sub(&set->domain->refs, 1);
 	pthread_mutex_destroy(&set->lock);

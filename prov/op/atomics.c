@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * atomics.c: fi_ops_atomic, and what fi_query_atomic tells. Called by the thread that uses the endpoint; the
- * questions by any.
+ * atomics.c: fi_ops_atomic and fi_query_atomic. Only the thread that uses the endpoint posts; any thread may call the
+ * queries.
  *
- * All calls come down to one, post(), which takes a struct fi_msg_atomic and what that lacks. Nothing of the
- * caller's but the result buffers is used after the call: operands and values to compare with have been
- * copied, with FI_INJECT or without.
+ * All calls end in post(), which takes a struct fi_msg_atomic and the arguments that this lacks. After the call only
+ * the caller's result buffers are used: operands and values to compare with are copied, with FI_INJECT or without.
  */
 #include "op/post.h"
 
@@ -19,9 +18,9 @@ SAME(SUM); SAME(PROD); SAME(LOR); SAME(LAND); SAME(BOR); SAME(BAND); SAME(LXOR);
 SAME(ATOMIC_READ); SAME(ATOMIC_WRITE); SAME(CSWAP); SAME(CSWAP_NE); SAME(CSWAP_LE); SAME(CSWAP_LT);
 SAME(CSWAP_GE); SAME(CSWAP_GT); SAME(MSWAP);
 
-/* A message's own flags; there is no data that goes with an atomic operation. */
+/* The flags of a message; remote data cannot go with an atomic operation. */
 #define MSG_FLAGS (SHMCMA_TX_OP_FLAGS | FI_MORE | FI_FENCE)
-/* Of a send's flags, those that mean something here: nothing is matched. */
+/* The flags of a send that apply here: nothing is matched. */
 #define CORE_FLAGS (SC_SILENT | SC_SEND_INJECT | SC_SEND_DELIVERY | SC_SEND_FENCE | SHMCMA_TRIGGER)
 
 /* ---- what there is --------------------------------------------------------------------------- */
@@ -38,7 +37,7 @@ static size_t size_of(enum fi_datatype type)
 	return sc_atomic_size((enum sc_atomic_type)type);
 }
 
-/* Elements in one call at most. */
+/* Returns the largest number of elements in one call. */
 static size_t limit_of(enum fi_datatype type)
 {
 	return SC_ATOMIC_MAX / size_of(type);
@@ -53,7 +52,7 @@ static int valid_count(enum sc_atomic_kind kind, enum fi_datatype type, enum fi_
 	return ret;
 }
 
-/* A question, which an application may ask before it enables the endpoint. */
+/* Defines a query, which an application may call before it enables the endpoint. */
 #define VALID(name, kind)                                                                                 \
 	SHMCMA_FORKED_CALL(int, name, VALID_PARAMETERS)                                                   \
 	static int unable_##name(VALID_PARAMETERS)                                                        \
@@ -80,7 +79,7 @@ static int query_kind(uint64_t flags, enum sc_atomic_kind *kind)
 	if (flags & FI_FETCH_ATOMIC && flags & FI_COMPARE_ATOMIC)
 		return -FI_EBADFLAGS;
 	if (flags & FI_TAGGED)
-		return -FI_EOPNOTSUPP; /* none to tagged receive buffers */
+		return -FI_EOPNOTSUPP; /* no atomics on tagged receive buffers */
 	*kind = flags & FI_FETCH_ATOMIC	    ? SC_ATOMIC_FETCH
 		: flags & FI_COMPARE_ATOMIC ? SC_ATOMIC_COMPARE
 					    : SC_ATOMIC_BASE;
@@ -104,7 +103,7 @@ int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum f
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-/* The arguments that a call has beside its message. */
+/* The arguments of a call besides its message. */
 struct extra {
 	enum sc_atomic_kind kind;
 	uint32_t flags; /* the core's */
@@ -119,8 +118,8 @@ struct vectors {
 };
 
 /*
- * Elements of a vector, 0 if it is none. A caller's numbers are cut to one more than there may be, so that
- * their sum does not overflow.
+ * Returns the elements of a vector, 0 if it is invalid. Each count is limited to SC_ATOMIC_MAX + 1, so that the sum
+ * does not overflow.
  */
 static size_t elements_of(const struct fi_ioc *ioc, size_t count)
 {
@@ -133,7 +132,7 @@ static size_t elements_of(const struct fi_ioc *ioc, size_t count)
 	return elements;
 }
 
-/* A vector that has to have that many elements. */
+/* Translates a local vector, which must have `elements` elements. */
 static ssize_t local_vector(const struct fi_ioc *ioc, size_t count, size_t size, size_t elements,
 			    struct iovec *iov)
 {
@@ -147,7 +146,7 @@ static ssize_t local_vector(const struct fi_ioc *ioc, size_t count, size_t size,
 	return 0;
 }
 
-/* The remote side, which says how many elements there are. */
+/* Translates the remote vector, which defines the number of elements. */
 static ssize_t remote_vector(const struct fi_msg_atomic *msg, struct sc_remote *remote, size_t *elements)
 {
 	const struct fi_rma_ioc *rma = msg->rma_iov;
@@ -223,7 +222,7 @@ static ssize_t post_msg(struct fid_ep *ep, const struct fi_msg_atomic *msg, uint
 	return post(ep, msg, extra);
 }
 
-/* The message of a call without: of its parameters, by their names. */
+/* The message of a call without one, made from its parameters by their names. */
 #define MESSAGE(iov, iov_count_)                                                                          \
 	{                                                                                                 \
 		.msg_iov = iov, .iov_count = iov_count_, .addr = dest, .rma_iov = &remote,                \
@@ -257,7 +256,7 @@ SHMCMA_DATA_CALL(atomic_writemsg, struct fid_ep *ep, const struct fi_msg_atomic 
 	return post_msg(ep, msg, flags, &extra);
 }
 
-/* Should it fail later, the error carries the endpoint's context. */
+/* If the operation fails later, the error has the endpoint's context. */
 SHMCMA_DATA_CALL(atomic_inject, struct fid_ep *ep, const void *buf, size_t count, fi_addr_t dest, uint64_t addr,
 		 uint64_t key, enum fi_datatype type, enum fi_op operation)
 {
@@ -272,7 +271,7 @@ SHMCMA_DATA_CALL(atomic_inject, struct fid_ep *ep, const void *buf, size_t count
 
 /* ---- fetch ----------------------------------------------------------------------------------- */
 
-/* The results tell how many elements there are, for a read has no operands. */
+/* The results define the number of elements, because a read has no operands. */
 SHMCMA_DATA_CALL(atomic_readwritev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
 		 struct fi_ioc *result, void **result_desc, size_t result_count, fi_addr_t dest, uint64_t addr,
 		 uint64_t key, enum fi_datatype type, enum fi_op operation, void *context)
@@ -354,7 +353,7 @@ SHMCMA_DATA_CALL(atomic_compwritemsg, struct fid_ep *ep, const struct fi_msg_ato
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* `base`: the function for base operations; `fetch`: the one for those that bring back former values. */
+/* `base`: prefix of the functions for base operations; `fetch`: of functions that return old values. */
 #define TABLE(base, fetch)                                                                                \
 	{                                                                                                 \
 		.size = sizeof(struct fi_ops_atomic), .write = base##_write, .writev = base##_writev,     \

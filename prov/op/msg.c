@@ -36,7 +36,7 @@ SHMCMA_DATA_CALL(msg_recvv, struct fid_ep *ep, const struct iovec *iov, void **d
 	return shmcma_post_recv_iov(fid, iov, count, source, &recv);
 }
 
-/* The same without tag, so that both kinds go one way from here. */
+/* Makes a tagged message of it, so that both kinds share the rest of the way. */
 static struct fi_msg_tagged untagged(const struct fi_msg *msg)
 {
 	return (struct fi_msg_tagged){
@@ -83,7 +83,7 @@ SHMCMA_DATA_CALL(msg_sendmsg, struct fid_ep *ep, const struct fi_msg *msg, uint6
 	return shmcma_post_sendmsg(shmcma_ep_of(ep), &same, flags, &send);
 }
 
-/* Should an injected message fail later, the error carries the endpoint's context. */
+/* If an injected message fails later, the error has the endpoint's context. */
 SHMCMA_DATA_CALL(msg_inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest)
 {
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, 0, 0, sent(SHMCMA_INJECT_FLAGS),

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * post.c: data calls out of line: with a lock, a trigger, or a peer that has not been asked for before. See post.h.
- */
+/* post.c: data calls out of line: with a lock, a trigger, or a peer that is not looked up yet. See post.h. */
 #include "op/post.h"
 
 ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error)

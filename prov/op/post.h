@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * post.h: the common part of data calls: the tables they are found in, and, of plain and tagged messages, the way from
- * the arguments to struct sc_send or struct sc_recv on the stack, and from there straight into the core.
+ * post.h: the common part of data calls: the operation tables, and for plain and tagged messages the way from the
+ * arguments to struct sc_send or struct sc_recv on the stack, and from there into the core.
  *
- * A data call never asks whether the endpoint is enabled or has the capability: the endpoint's operation
- * tables say so (enum shmcma_post). The two kinds differ in SC_TAGGED, tag, ignore bits and completion
- * flags, which the caller fills in.
+ * A data call never checks whether the endpoint is enabled or has the capability: the endpoint's operation tables
+ * decide that (enum shmcma_post). Plain and tagged messages differ in SC_TAGGED, tag, ignore bits and completion flags,
+ * which the caller fills in.
  */
 #ifndef SHMCMA_POST_H
 #define SHMCMA_POST_H
@@ -18,14 +18,14 @@
 #include "wait/lock.h"
 #include "op/trigger.h"
 
-/* The behaviour of the operations of a table. */
+/* The calls that a table allows. */
 enum shmcma_post {
-	SHMCMA_POST_UNABLE,   /* nothing: not among the endpoint's capabilities, -FI_EOPNOTSUPP */
-	SHMCMA_POST_DISABLED, /* nothing: before fi_enable, -FI_EOPBADSTATE */
+	SHMCMA_POST_UNABLE,   /* none: not among the endpoint's capabilities, -FI_EOPNOTSUPP */
+	SHMCMA_POST_DISABLED, /* none: before fi_enable, -FI_EOPBADSTATE */
 	SHMCMA_POST_SEND,     /* send; receives -FI_EOPNOTSUPP */
 	SHMCMA_POST_RECV,     /* receive; sends -FI_EOPNOTSUPP */
 	SHMCMA_POST_BOTH,
-	SHMCMA_POST_FORKED, /* nothing: inherited by fork(2), SHMCMA_FORKED */
+	SHMCMA_POST_FORKED, /* none: inherited by fork(2), SHMCMA_FORKED */
 };
 
 /* The same for memory of peers: RMA and atomics. */
@@ -39,8 +39,8 @@ enum shmcma_rma {
 };
 
 /*
- * A data call, of which the body follows, and those that take its place: where the endpoint is not able to do it, before
- * fi_enable, in a child of fork(2).
+ * Defines a data call, whose body follows, and the functions that replace it: for an endpoint without the capability,
+ * before fi_enable, in a child of fork(2).
  */
 #define SHMCMA_DATA_CALL(name, ...)                                                                       \
 	static ssize_t unable_##name(__VA_ARGS__)                                                         \
@@ -64,7 +64,7 @@ enum shmcma_rma {
 		.senddata = tx##_senddata, .injectdata = tx##_injectdata,                                 \
 	}
 
-/* All tables of a kind whose operations are called kind_send and so on. */
+/* All tables of a kind; its operations are called kind_send and so on. */
 #define SHMCMA_POST_OPS(type, kind)                                                                       \
 	{                                                                                                 \
 		[SHMCMA_POST_UNABLE] = SHMCMA_POST_TABLE(type, unable_##kind, unable_##kind),             \
@@ -75,7 +75,7 @@ enum shmcma_rma {
 		[SHMCMA_POST_FORKED] = SHMCMA_POST_TABLE(type, forked_##kind, forked_##kind),             \
 	}
 
-/* msg.c, tagged.c, by enum shmcma_post; rma.c, atomics.c, by enum shmcma_rma. */
+/* msg.c and tagged.c: by enum shmcma_post; rma.c and atomics.c: by enum shmcma_rma. */
 extern struct fi_ops_msg shmcma_msg_ops[];
 extern struct fi_ops_tagged shmcma_tagged_ops[];
 extern struct fi_ops_rma shmcma_rma_ops[];
@@ -91,8 +91,8 @@ int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum f
 #define SHMCMA_INJECT_FLAGS (SC_SEND_INJECT | SC_SILENT) /* fi_inject and the like */
 
 /*
- * The core's flags of a send. Inject and transmit complete are what the core does unless told otherwise;
- * FI_MORE needs nothing, since each message is published at once.
+ * Returns the core's flags of a send. Inject complete and transmit complete are the core's default; FI_MORE needs
+ * nothing, because each message is published at once.
  */
 static inline uint32_t shmcma_send_flags(uint64_t flags, bool selective)
 {
@@ -103,7 +103,7 @@ static inline uint32_t shmcma_send_flags(uint64_t flags, bool selective)
 	       (flags & FI_TRIGGER ? SHMCMA_TRIGGER : 0);
 }
 
-/* The core's flags of a receive. A peek has no result but its completion. */
+/* Returns the core's flags of a receive. The only result of a peek is its completion. */
 static inline uint32_t shmcma_recv_flags(uint64_t flags, bool selective)
 {
 	return (selective && !(flags & (FI_COMPLETION | FI_PEEK)) ? SC_SILENT : 0) |
@@ -113,8 +113,9 @@ static inline uint32_t shmcma_recv_flags(uint64_t flags, bool selective)
 }
 
 /*
- * The core has refused a send with this error; the caller holds the endpoint's lock. If there is no room, the function
- * makes progress, so that the next try of a caller that only sends can succeed. Returns libfabric's code for the error.
+ * Called when the core has refused a send with this error; the caller holds the endpoint's lock. If there is no space,
+ * the function makes progress, so that the next try of a caller that only sends can succeed. Returns libfabric's code
+ * for the error.
  */
 ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error);
 
@@ -136,8 +137,8 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 }
 
 /*
- * Posts an operation on a peer's memory, `name(fid, addr, op)`. If there is no room, the function makes progress and tries
- * once more, so that a caller that only posts gets on.
+ * Defines `name(fid, addr, op)`, which posts an operation on a peer's memory. If there is no space, it makes progress
+ * and tries once more, so that a caller that only posts makes progress.
  */
 #define SHMCMA_POST_TO_PEER(name, type, post, trigger)                                                    \
 	static ssize_t name##_slow(struct shmcma_ep *ep, struct sc_peer *peer, const type *op, int error) \
@@ -170,13 +171,13 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 		return ret;                                                                               \
 	}
 
-/* post.c: the same where there is a lock, a trigger, or a peer that has not been asked for before. */
+/* post.c: the same with a lock, a trigger, or a peer that is not looked up yet. */
 ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_addr_t dest,
 				  uint64_t tag, uint64_t data, struct sc_op_flags flags, void *context);
 
 /*
- * One buffer. Nothing but the endpoint is looked at after the core's call, so that a compiler need not keep the rest of
- * the arguments over it.
+ * Sends one buffer. After the core's call the function uses only the endpoint, so the compiler need not keep the other
+ * arguments during the call.
  */
 static inline __attribute__((always_inline)) ssize_t
 shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_addr_t dest, uint64_t tag,
@@ -195,8 +196,8 @@ shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_
 }
 
 /*
- * Bytes without an address. The calls with one buffer look only where they leave the way of a small message, see
- * shmcma_post_send_buf_slow(): there a null pointer faults in the copy, as it does in memcpy(3).
+ * Tells whether there are bytes without an address. The calls with one buffer check this only in
+ * shmcma_post_send_buf_slow(); a small message with a null pointer faults in the copy, as in memcpy(3).
  */
 static inline bool shmcma_is_nowhere(const void *buf, size_t len)
 {
@@ -221,7 +222,7 @@ static inline ssize_t shmcma_post_send_iov(struct shmcma_ep_fid *fid, const stru
 	return shmcma_post_send(fid, dest, send);
 }
 
-/* fi_sendmsg, fi_tsendmsg: their flags replace the endpoint's. `send` brings kind and completion flags. */
+/* fi_sendmsg, fi_tsendmsg: their flags replace the endpoint's. `send` has SC_TAGGED and the completion flags. */
 static inline ssize_t shmcma_post_sendmsg(struct shmcma_ep_fid *fid, const struct fi_msg_tagged *msg,
 					  uint64_t flags, struct sc_send *send)
 {
@@ -250,20 +251,22 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	return ret;
 }
 
-/* post.c: the same where there is a lock, a trigger, a source that has not been asked for before, or a multi-receive. */
+/* post.c: the same with a lock, a trigger, a source that is not looked up yet, or a multi-receive. */
 ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
 				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
-/* post.c: the same from a source; with no lock, trigger or multi-receive. */
+/* post.c: the same from one source, without lock, trigger or multi-receive. */
 ssize_t shmcma_post_recv_buf_from(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
 				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
 
-/* Has it nothing that sc_rxq_recv_buf() does not do? */
+/* Tells whether sc_rxq_recv_buf() can do the receive. */
 static inline bool shmcma_recv_is_plain(struct sc_op_flags flags)
 {
 	return __builtin_expect(!(flags.flags & ~(SC_TAGGED | SC_SILENT)), 1);
 }
 
-/* As shmcma_post_send_buf(). A source is looked up out of line: it takes the registers that the arguments are in. */
+/*
+ * Like shmcma_post_send_buf(). The source is looked up out of line, because that needs the registers of the arguments.
+ */
 static inline __attribute__((always_inline)) ssize_t
 shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source, uint64_t tag,
 		     uint64_t ignore, struct sc_op_flags flags, void *context)
@@ -279,7 +282,7 @@ shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }
 
-/* -FI_EINVAL: more bytes than there are. */
+/* -FI_EINVAL: the sum overflows. */
 static inline int shmcma_sum_iov(const struct iovec *iov, size_t count, uint64_t *sum)
 {
 	*sum = 0;
@@ -289,7 +292,7 @@ static inline int shmcma_sum_iov(const struct iovec *iov, size_t count, uint64_t
 	return 0;
 }
 
-/* A peek moves no bytes. */
+/* A peek needs no buffer. */
 static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,
 					   size_t count, fi_addr_t source, struct sc_recv *recv)
 {
@@ -306,7 +309,7 @@ static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const stru
 	return shmcma_post_recv(fid, source, recv);
 }
 
-/* Flags that make no sense together, or without a context to claim with. */
+/* Returns false if flags contradict each other, or a claim has no context. */
 static inline bool shmcma_recv_flags_fit(uint64_t flags, const void *context)
 {
 	bool peek = flags & FI_PEEK, claim = flags & FI_CLAIM, discard = flags & FI_DISCARD;
@@ -318,10 +321,7 @@ static inline bool shmcma_recv_flags_fit(uint64_t flags, const void *context)
 	return !claim || context;
 }
 
-/*
- * fi_recvmsg, fi_trecvmsg. `legal` are the flags that this kind knows; `recv` brings kind and completion
- * flags.
- */
+/* fi_recvmsg, fi_trecvmsg. `legal`: the flags of this kind; `recv` has SC_TAGGED and the completion flags. */
 static inline ssize_t shmcma_post_recvmsg(struct shmcma_ep_fid *fid, const struct fi_msg_tagged *msg,
 					  uint64_t flags, uint64_t legal, struct sc_recv *recv)
 {

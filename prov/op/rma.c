@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rma.c: fi_ops_rma: reads and writes of a peer's registered memory. Called by the thread that uses the
- * endpoint. From the arguments to struct sc_rma on the stack, and from there straight into the core.
+ * rma.c: fi_ops_rma: reads and writes of a peer's registered memory, from the arguments to struct sc_rma on the stack,
+ * and from there into the core. Called by the thread that uses the endpoint.
  *
- * As with messages (post.h), no call asks for the endpoint's state or capabilities: the operation tables say
- * so (enum shmcma_rma). An error of the remote side (key, bounds, access) is not an error of the call but of its
- * completion. The core decides how an operation ends after the peer's death or a refused connection.
+ * As with messages (post.h), no call checks the endpoint's state or capabilities: the operation tables decide that
+ * (enum shmcma_rma). The completion, not the call, reports an error of the remote side (key, bounds, access). The core
+ * decides how an operation ends after the peer's death or a refused connection.
  */
 #include "op/post.h"
 
@@ -15,16 +15,16 @@
 #define WRITTEN (FI_RMA | FI_WRITE)
 
 /*
- * FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE and FI_DELIVERY_COMPLETE are no difference: each operation
- * completes when its bytes are where they are to be. FI_MORE says no more than that others follow, which
- * the core finds out by itself. There is no persistent memory, so FI_COMMIT_COMPLETE is refused.
+ * FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE and FI_DELIVERY_COMPLETE make no difference: each operation completes when
+ * its bytes have arrived. FI_MORE only says that others follow, which the core finds out by itself. There is no
+ * persistent memory, so FI_COMMIT_COMPLETE is refused.
  */
 #define READMSG_FLAGS                                                                                     \
 	(FI_COMPLETION | FI_MORE | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                 \
 	 FI_DELIVERY_COMPLETE | FI_TRIGGER)
 #define WRITEMSG_FLAGS (READMSG_FLAGS | FI_INJECT | FI_REMOTE_CQ_DATA)
 
-/* Of the endpoint's default flags, those that mean something here. */
+/* The default flags of the endpoint that apply here. */
 #define READ_DEFAULTS (SC_SILENT | SC_SEND_DELIVERY | SHMCMA_TRIGGER)
 #define WRITE_DEFAULTS (READ_DEFAULTS | SC_SEND_INJECT)
 
@@ -32,7 +32,7 @@
 
 SHMCMA_POST_TO_PEER(post_rma, struct sc_rma, sc_rma_post, shmcma_trigger_rma)
 
-/* Where it goes, or comes from: one range of the peer's memory. */
+/* One range of the peer's memory. */
 struct target {
 	fi_addr_t peer;
 	uint64_t addr, key;
@@ -69,7 +69,7 @@ static ssize_t post_iov(struct shmcma_ep_fid *fid, const struct iovec *iov, size
 	return post_rma(fid, target->peer, rma);
 }
 
-/* fi_readmsg, fi_writemsg: their flags replace the endpoint's. `rma` brings what the kinds differ in. */
+/* fi_readmsg, fi_writemsg: their flags replace the endpoint's. `rma` has the fields that differ between the two. */
 static ssize_t post_msg(struct shmcma_ep_fid *fid, const struct fi_msg_rma *msg, uint64_t flags,
 			struct sc_rma *rma)
 {
@@ -177,7 +177,7 @@ SHMCMA_DATA_CALL(rma_writemsg, struct fid_ep *ep, const struct fi_msg_rma *msg, 
 	return post_msg(shmcma_ep_of(ep), msg, flags, &rma);
 }
 
-/* Should an injected write fail, the error carries the endpoint's context. */
+/* If an injected write fails, the error has the endpoint's context. */
 SHMCMA_DATA_CALL(rma_inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t addr,
 		 uint64_t key)
 {

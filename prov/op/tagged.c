@@ -76,7 +76,7 @@ SHMCMA_DATA_CALL(tagged_sendmsg, struct fid_ep *ep, const struct fi_msg_tagged *
 	return shmcma_post_sendmsg(shmcma_ep_of(ep), msg, flags, &send);
 }
 
-/* Should an injected message fail later, the error carries the endpoint's context. */
+/* If an injected message fails later, the error has the endpoint's context. */
 SHMCMA_DATA_CALL(tagged_inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, 0, sent(SHMCMA_INJECT_FLAGS),

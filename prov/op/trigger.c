@@ -2,18 +2,16 @@
 /*
  * trigger.c: fi_trigger(3): operations that wait until a counter has reached a threshold.
  *
- *   data call with FI_TRIGGER --> waits --counter has got there--> posted to the core, forgotten here
+ *   data call with FI_TRIGGER --> waits --threshold reached--> posted to the core, forgotten here
  *   FI_QUEUE_WORK --> the same data call --^  |
  *                                             +--FI_CANCEL_WORK, FI_FLUSH_WORK, fi_close(ep)--> forgotten
  *                                             +--fi_cancel(), cannot be posted--> ends with an error
  *
- * A waiting operation is the core's own, ready to be posted: each data call makes it as ever and hands it over
- * (trigger.h), so nothing of its arguments is looked at here, and errors in them are found at once. A deferred work
- * goes through the call of its endpoint too, with a context that leads back to it.
+ * A waiting operation is an operation of the core, ready to be posted. Each data call makes it in the usual way and
+ * passes it on (trigger.h), so this file reads none of the call's arguments, and errors in them are found at once.
+ * Deferred work also goes through the call of its endpoint, with a context that leads back to the work.
  *
- * All under the domain's lock, of which there is one from the first of them on (lock.h). A waiting operation keeps its
- * counters from being closed (refs); once it is posted the core knows the completion counter by its address, hence
- * shmcma_cntr.lent.
+ * Locks, and how long the counters of an operation stay: wait/work.c.
  */
 #include "op/trigger.h"
 
@@ -29,14 +27,14 @@
 #include "wait/work.h"
 
 /*
- * The context of a deferred work on its way through the data call: a kind of event that libfabric does not
- * have tells it from an application's.
+ * The context of a deferred work in the data call. Its event type is none of libfabric's, which tells it from an
+ * application's context.
  */
 #define EVENT_DEFERRED 0x53434d41
 struct deferred {
 	struct fi_triggered_context context; /* first */
 	const struct fi_deferred_work *work;
-	void *reported; /* context that completions show */
+	void *reported; /* the context for completions */
 	uint64_t flags; /* of the operation */
 };
 
@@ -54,7 +52,7 @@ static int adopt_threshold(struct shmcma_work *work, const struct shmcma_domain 
 	return work->cntr ? 0 : -FI_EINVAL;
 }
 
-/* Unless it asks for completions, a deferred work is counted where it says and nowhere else. */
+/* Deferred work that asks for no completion counts only at its completion counter. */
 static int adopt_deferred(struct shmcma_work *work, struct shmcma_domain *domain,
 			  const struct deferred *deferred)
 {
@@ -107,7 +105,7 @@ static int work_create(struct shmcma_ep_fid *fid, fi_addr_t peer, void *context,
 	return ret;
 }
 
-/* The core's flags of what waits; those of the data call are `flags`. */
+/* Returns the core's flags of the waiting operation, from the `flags` of the data call. */
 static uint32_t adopt_flags(struct shmcma_work *work, uint32_t flags)
 {
 	flags &= ~SHMCMA_TRIGGER;
@@ -117,7 +115,7 @@ static uint32_t adopt_flags(struct shmcma_work *work, uint32_t flags)
 	return flags;
 }
 
-/* -FI_EMSGSIZE: not even when it is due. */
+/* -FI_EMSGSIZE: the operation could not be posted when it is due either. */
 static int check_size(const struct iovec *iov, size_t count, size_t limit, size_t *size)
 {
 	*size = 0;
@@ -145,8 +143,8 @@ static int copy_bytes(struct shmcma_vector *to, const struct iovec *iov, size_t 
 }
 
 /*
- * The caller owns the vector at *iov: a copy takes its place. A copy replaces the bytes of an injected payload, too,
- * but not those of a deferred work, which must not be touched before it is due. How many they are is known now.
+ * Replaces the caller's vector at *iov by a copy. It also copies the bytes of an injected payload, but not of deferred
+ * work, whose bytes must not be touched before it is due; their number is known now.
  */
 static int copy_vector(struct shmcma_work *work, struct shmcma_vector *to, const struct iovec **iov,
 		       size_t *count)
@@ -189,7 +187,7 @@ static void submit_locked(struct shmcma_work *work)
 	shmcma_work_run_locked(domain);
 }
 
-/* As far as it can be known now. */
+/* Tells whether the peer is known now. */
 static bool has_peer(const struct shmcma_work *work)
 {
 	struct sc_peer *peer;
@@ -199,7 +197,7 @@ static bool has_peer(const struct shmcma_work *work)
 	return shmcma_ep_peer(work->ep, work->peer) != NULL;
 }
 
-/* An operation of an endpoint; `ret`: was it copied? */
+/* Submits an operation of an endpoint. `ret`: the result of the copy. */
 static ssize_t submit(struct shmcma_work *work, int ret)
 {
 	struct shmcma_domain *domain = work->cntr->domain;
@@ -229,7 +227,7 @@ POST(send, sc_tx_send)
 POST(rma, sc_rma_post)
 POST(atomic, sc_atomic_post)
 
-/* The operation as it waits: the core's own, but for what its submission changes. */
+/* Copies the core's operation and changes the fields that its submission changes. */
 #define ADOPT(member, given)                                                                              \
 	do {                                                                                              \
 		work->post = post_##member;                                                               \
@@ -268,7 +266,7 @@ ssize_t shmcma_trigger_recv(struct shmcma_ep_fid *fid, fi_addr_t source, const s
 		return ret;
 	ADOPT(recv, recv);
 	work->event = SC_EVENT_RECV;
-	/* receives have other flags: nothing is injected */
+	/* receives have other flags, and nothing is injected */
 	if (recv->iov_count > SC_IOV_MAX)
 		return submit(work, -FI_EINVAL);
 	if (recv->iov_count)
@@ -371,10 +369,7 @@ static bool is_ours(const struct shmcma_domain *domain, struct fid_ep *ep)
 	return shmcma_ep_of(ep)->domain == domain;
 }
 
-/*
- * A deferred work goes through the call of its endpoint with FI_TRIGGER. A context that leads back to the work replaces
- * that of the operation.
- */
+/* Replaces the context of the operation by one that leads back to the work. */
 #define QUEUE(kind, type, message, call)                                                                  \
 	static ssize_t queue_##kind(struct shmcma_domain *domain, const struct fi_deferred_work *work)    \
 	{                                                                                                 \
@@ -427,7 +422,7 @@ static ssize_t queue(struct shmcma_domain *domain, const struct fi_deferred_work
 	return -FI_ENOSYS;
 }
 
-/* Returns the error that fi_trigger(3) wants for an operation that the endpoint does not have. */
+/* Returns the error that fi_trigger(3) specifies for an operation that the endpoint does not have. */
 static int queue_work(struct shmcma_domain *domain, const struct fi_deferred_work *work)
 {
 	ssize_t ret = work && work->op.msg ? queue(domain, work) : -FI_EINVAL;
@@ -440,7 +435,7 @@ static bool is_work(const struct shmcma_work *work, const void *asked)
 	return work->deferred == asked;
 }
 
-/* -FI_ENOENT: it waits no more. */
+/* -FI_ENOENT: it does not wait any more. */
 static int cancel_work(struct shmcma_domain *domain, const struct fi_deferred_work *asked)
 {
 	int cancelled;
@@ -458,7 +453,7 @@ static bool is_flushed(const struct shmcma_work *work, const void *cntr)
 	return work->deferred && (!cntr || &work->cntr->fid == cntr);
 }
 
-/* All, or those that wait for the triggering counter of `asked`. */
+/* Forgets all deferred work, or only work that waits for the triggering counter of `asked`. */
 static int flush_work(struct shmcma_domain *domain, const struct fi_deferred_work *asked)
 {
 	shmcma_lock(domain);

@@ -1,41 +1,39 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * armed.c: waiting for a completion queue or a counter, in a call (fi_cq_sread, fi_cntr_wait) or with an object
- * of the system that the application sleeps on (fi_trywait).
+ * armed.c: waiting for a completion queue or a counter, in a call (fi_cq_sread, fi_cntr_wait) or, after fi_trywait(),
+ * with a system wait object: a descriptor or a condition.
  *
- * Three things end a wait: something that peers have written, which the core wakes for (sc_ep_rest()); something that
- * another thread of this process has done, or begun, under the same lock (look_locked()); fi_cq_signal().
+ * Three events end a wait: a peer writes something, for which the core wakes (sc_ep_rest()); another thread of this
+ * process ends or begins an operation under the same lock (look_locked()); fi_cq_signal().
  *
- * For each endpoint of the core that is waited for (those of the domain's groups, and those without queue and
- * counter, among them, for every poll goes on with these) a thread of ours (watcher.c) sleeps on its futex, and signals:
- * it changes the object's own futex, which threads in calls sleep on, writes to a pipe, broadcasts the condition. It is
- * started by the first wait that needs it, makes no progress, and takes no lock of the domain, as FI_THREAD_DOMAIN has
- * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2), which takes
- * longer: docs/MEASUREMENTS.md, "Sleeping and waking".
+ * Watchers. Each endpoint of the core that a wait depends on has a thread (watcher.c). Every wait depends on groups and
+ * on endpoints without queue and counter, because every poll polls these. The watcher sleeps on the endpoint's futex
+ * and signals the object: it changes the object's own futex, on which threads in calls sleep, writes to a pipe,
+ * broadcasts the condition. The first wait that needs a watcher starts it. It makes no progress, and takes no lock of
+ * the domain, because a domain may have none (FI_THREAD_DOMAIN). Threads in calls could sleep on both futexes at once
+ * by futex_waitv(2), which takes longer: docs/MEASUREMENTS.md, "Sleeping and waking".
  *
- * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, that nothing is to be
- * read by. It sleeps on the words of all endpoints and its own at once: awake, it polls, so a watcher would
- * only be one thread more to pass through. With a kernel, or a filter, that has no such call, and beyond 127
- * endpoints, watchers signal it.
+ * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, which reads nothing. It sleeps
+ * on the words of all endpoints and its own at once: when awake it polls, so a watcher would only be one more thread in
+ * between. If the kernel, or a filter, has no such call, and beyond 127 endpoints, watchers signal it.
  *
- * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks
- * again. While it is empty, nobody in this process pays more than a load when the lock is let go. All that
- * the object is to be told of is done under its lock: that of a counter which all endpoints of the domain are
- * polled for is the one lock of the domain, at the latest when it is slept on (enter()).
+ * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks again. While
+ * this list is empty, a thread that releases the lock pays one load. Every event of the object happens under its lock.
+ * A counter whose read polls all endpoints of the domain has the domain's only lock, at the latest when a thread sleeps
+ * on it (enter()).
  *
- * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (shmcma_wait_ops.has),
- * and a thread that adds something signals after that. Peers: see src/os/wake.c. While threads sleep in calls the
- * object stays armed, even if another thread reads it meanwhile. So it does while one may sleep on an object of the
- * system (`given`): from fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread
- * sleeps, and it may be another that reads; for one that has not slept a peer wakes once in vain. Another thread's
- * fi_trywait() may empty the pipe before the signalled thread has seen it: as if that signal had not been given. One
- * that finds something leaves the pipe as it is.
+ * No event is missed: a waiter reads the object's futex, or empties the pipe, before the look (shmcma_wait_ops.has),
+ * and a thread that adds something signals after that. For peers see src/os/wake.c. While threads sleep in calls the
+ * object stays armed, even if another thread reads it. It also stays armed while a thread may sleep on a system wait
+ * object (`given`): from the success of fi_trywait() until a signal. The provider does not know whether that thread
+ * sleeps, and another thread may read; if it has not slept, a peer wakes once in vain. A fi_trywait() of another thread
+ * may empty the pipe before the signalled thread has seen it: as if that signal had not been given. A fi_trywait() that
+ * finds something leaves the pipe as it is.
  *
- * Locks: that of a wait set, the object's, a watcher's. The application's mutex of an object is taken with
- * none of them held: a thread that holds it calls fi_trywait(), and waits for these. So a thread that finds something
- * under a lock leaves the signal to a watcher. Where there is none, for want of an endpoint or of a thread, it is owed
- * until the lock is let go. Such are owed by calls that enable or close endpoints or add to a counter, which hold no
- * set's lock.
+ * Locks, in order: wait set, object, watcher. No thread that holds one takes the application's mutex: a thread that
+ * holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock leaves
+ * the signal to a watcher. Without a watcher, if there is no endpoint or thread, the signal is owed until the lock is
+ * released. Only calls that enable or close endpoints or add to a counter owe signals; they hold no lock of a set.
  */
 #include "wait/wait.h"
 
@@ -44,12 +42,12 @@
 #include "wait/watcher.h"
 #include "wait/work.h"
 
-/* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
+/* Rounds of progress that bring nothing to read, before fi_trywait() returns -FI_EAGAIN. */
 #define TRY_ROUNDS 64
 #define MS 1000000
 /*
- * Between two looks while operations wait for counters: maybe only other threads poll the endpoints that these wait
- * for.
+ * Time between two looks while operations wait for counters: maybe only other threads poll the endpoints that raise
+ * them.
  */
 #define TRIGGER_MS 10
 
@@ -59,8 +57,8 @@
 struct slept {
 	struct sc_ep *core;
 	struct shmcma_watcher **watcher;
-	bool busy; /* it has to be polled before it is slept on */
-	bool kept; /* it stays armed, for one who sleeps on an event queue, which is in no domain's list */
+	bool busy; /* a thread must poll it before it sleeps on it */
+	bool kept; /* stays armed for a sleeper on an event queue, which no domain lists */
 };
 
 static struct slept slept_group(struct shmcma_coll *coll)
@@ -70,7 +68,7 @@ static struct slept slept_group(struct shmcma_coll *coll)
 	return (struct slept){ coll->core, &coll->watcher, coll->begun, kept };
 }
 
-/* The n-th of those endpoints; else false, with *n that many less. */
+/* Finds the n-th endpoint of the set. If there are fewer, returns false and lowers *n by their number. */
 static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct slept *slept)
 {
 	if (*n >= polled->count) {
@@ -81,7 +79,7 @@ static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct
 	return true;
 }
 
-/* The n-th that is polled when the object is looked at; false: there are not so many. */
+/* Finds the n-th endpoint that a look at the object polls. False: there are fewer. */
 static bool slept_on(const struct shmcma_wait *wait, size_t n, struct slept *slept)
 {
 	const struct shmcma_polled *polled = wait->ops->polled(wait);
@@ -98,7 +96,7 @@ static bool slept_on(const struct shmcma_wait *wait, size_t n, struct slept *sle
 	return coll;
 }
 
-/* -FI_EAGAIN: nobody signals it when that endpoint is woken. */
+/* -FI_EAGAIN: no watcher signals the object when the endpoint is woken. */
 static int watch(const struct slept *slept, struct shmcma_wait *wait)
 {
 	return shmcma_watcher_add_locked(slept->watcher, slept->core, wait);
@@ -116,7 +114,7 @@ static int watch_all_locked(struct shmcma_wait *wait)
 
 static void disarm_locked(struct shmcma_wait *wait);
 
-/* Nobody uses its object any more: it is not armed nor watched again. */
+/* Disarms an object that no thread uses any more. Returns whether watchers may know it. */
 static bool was_watched(struct shmcma_wait *wait)
 {
 	bool watched;
@@ -136,13 +134,13 @@ static void leave_set(struct shmcma_wait *wait)
 	pthread_mutex_unlock(&wait->set->lock);
 }
 
-/* Of many objects in a domain only those that watchers know are worth all its locks. */
+/* Takes all locks of the domain only for objects that watchers may know, not for each of many objects. */
 void shmcma_wait_fini(struct shmcma_wait *wait)
 {
 	struct shmcma_domain *domain = wait->domain;
 
-	atomic_store(&wait->closes, true); /* signals to it are given up from now on */
-	/* first, so that nobody arms it again */
+	atomic_store(&wait->closes, true); /* threads give up signals to it from now on */
+	/* first, so that no thread arms it through the set */
 	if (wait->set)
 		leave_set(wait);
 	if (domain && was_watched(wait)) {
@@ -162,7 +160,7 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 
 /* ---- armed ----------------------------------------------------------------------------------- */
 
-/* Held. */
+/* The caller holds the lock. */
 static struct shmcma_lock *lock_of(const struct shmcma_locked *locked)
 {
 	return atomic_load_explicit(&locked->lock, memory_order_relaxed);
@@ -185,20 +183,20 @@ static void unlink_locked(struct shmcma_wait *wait)
 	wait->armed = wait->again = false;
 }
 
-/* Peers are told that nobody sleeps when that is so for all under that lock; else one of them wakes in vain. */
+/* Peers learn that nobody sleeps only when no object under this lock is armed; else a peer wakes once in vain. */
 static void disarm_locked(struct shmcma_wait *wait)
 {
 	const struct shmcma_lock *lock = lock_of(wait->locked);
 	struct slept slept;
 
 	unlink_locked(wait);
-	atomic_store_explicit(&wait->listens, false, memory_order_relaxed); /* a late signal is no harm */
+	atomic_store_explicit(&wait->listens, false, memory_order_relaxed); /* harmless if late */
 	for (size_t i = 0; !lock->armed && slept_on(wait, i, &slept); i++)
 		if (!slept.kept)
 			sc_ep_rise(slept.core);
 }
 
-/* Threads that sleep on the set have counted themselves before they have tried its members, under this lock. */
+/* A thread that sleeps on the set counts itself before it tries the members under this lock. */
 static bool is_slept_on(const struct shmcma_wait *wait)
 {
 	return atomic_load(&wait->given) || atomic_load_explicit(&wait->sleepers, memory_order_relaxed) ||
@@ -211,10 +209,7 @@ void shmcma_wait_rise_slow(struct shmcma_wait *wait)
 		disarm_locked(wait);
 }
 
-/*
- * Wakes only threads that sleep in calls: the condition of an object of the system must not be signalled under this
- * lock.
- */
+/* Wakes only threads that sleep in calls: a condition must not be signalled under this lock. */
 void shmcma_wait_told_locked(struct shmcma_wait *wait)
 {
 	struct shmcma_wait *of_set = wait->set ? &wait->set->wait : NULL;
@@ -227,7 +222,7 @@ void shmcma_wait_told_locked(struct shmcma_wait *wait)
 	}
 }
 
-/* Is the application's mutex taken for a signal? */
+/* Tells whether a signal takes the application's mutex. */
 static bool has_condition(const struct shmcma_wait *wait)
 {
 	return wait->obj == FI_WAIT_MUTEX_COND ||
@@ -235,9 +230,9 @@ static bool has_condition(const struct shmcma_wait *wait)
 }
 
 /*
- * A thread in pthread_cond_wait() is woken by a watcher, see signal_until(). The endpoint may have come since that
- * thread looked, and not be watched for it. One that is about to give a signal is asked for one more, as nobody knows
- * whether it has given it yet. False: there is no watcher.
+ * Signals the object. A watcher wakes a thread in pthread_cond_wait(), see shmcma_wait_signal_until(). The endpoint may
+ * be newer than that thread's look, and its watcher not know the object. A watcher that is about to signal does so once
+ * more, because it may have signalled already. False: there is no watcher.
  */
 static bool pass_on_locked(struct shmcma_wait *wait)
 {
@@ -254,7 +249,7 @@ static bool pass_on_locked(struct shmcma_wait *wait)
 	return true;
 }
 
-/* If a thread owes the signal already, it has not begun to give it, and gives it for this, too. */
+/* If a thread owes the signal already, it has not begun to give it, and its signal serves this event, too. */
 static void owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
 {
 	if (atomic_exchange(&wait->owed, true))
@@ -270,13 +265,13 @@ static void give(struct shmcma_wait *owed)
 		struct shmcma_wait *wait = owed;
 
 		owed = wait->next_owed;
-		atomic_store(&wait->owed, false); /* from now on it is another's to use */
+		atomic_store(&wait->owed, false); /* another thread may owe it from now on */
 		shmcma_wait_signal_until(wait, &wait->closes);
 		atomic_fetch_sub(&wait->giving, 1);
 	}
 }
 
-/* Another thread has begun something that goes on with polls. */
+/* Tells whether another thread has begun an operation that needs polls. */
 static bool wants_poll(const struct shmcma_wait *wait)
 {
 	struct slept slept;
@@ -293,7 +288,7 @@ static void look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed)
 	struct shmcma_wait *wait;
 
 	if (domain->triggers && domain->progress.wait.armed)
-		shmcma_work_run_locked(domain); /* they may have been counted for in this call */
+		shmcma_work_run_locked(domain); /* this call may have raised their counters */
 	wait = lock->armed;
 	while (wait) {
 		struct shmcma_wait *next = wait->next_armed;
@@ -309,7 +304,6 @@ static void look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed)
 
 const struct shmcma_unlock_hook shmcma_wait_unlock_hook = { look_locked, give };
 
-/* More endpoints can end their waits from now on. */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep)
 {
 	for (struct shmcma_wait *wait = lock_of(ep)->armed; wait; wait = wait->next_armed)
@@ -323,7 +317,7 @@ static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
 	return wait->ops->polled(wait) == &wait->domain->enabled && !wait->domain->locks.coarse;
 }
 
-/* Its lock, which all that it is to be slept on have as well. */
+/* Takes the object's lock, which all endpoints that a sleep depends on have, too. */
 static void enter(struct shmcma_wait *wait)
 {
 	shmcma_lock_enter(wait->locked);
@@ -344,7 +338,7 @@ static void lower(int64_t *limit, int64_t ms)
 		*limit = end;
 }
 
-/* -FI_EAGAIN: there is something to do. */
+/* Returns -FI_EAGAIN if there is something to do. */
 static int rest_on(const struct slept *slept, int64_t *limit)
 {
 	struct sc_sleep sleep;
@@ -352,19 +346,19 @@ static int rest_on(const struct slept *slept, int64_t *limit)
 	return slept->busy || sc_ep_rest(slept->core, &sleep, limit) ? -FI_EAGAIN : 0;
 }
 
-/* From now on watchers signal; -FI_EAGAIN: there is something to do, or to read. */
+/* Arms the object; watchers signal it from now on. Returns -FI_EAGAIN if there is something to do or to read. */
 static int rest_locked(struct shmcma_wait *wait, int64_t *limit)
 {
 	struct slept slept;
 
 	if (watch_all_locked(wait))
-		lower(limit, 1); /* no thread: look now and then */
+		lower(limit, 1); /* no watcher: look every millisecond */
 	atomic_store(&wait->listens, true);
 	arm_locked(wait);
 	for (size_t i = 0; slept_on(wait, i, &slept); i++)
 		if (rest_on(&slept, limit))
 			return -FI_EAGAIN;
-	if (wait->domain->triggers) /* they may wait for what no peer wakes for */
+	if (wait->domain->triggers) /* no peer wakes for some of their events */
 		lower(limit, TRIGGER_MS);
 	return wait->ops->has(wait) ? -FI_EAGAIN : 0;
 }
@@ -389,7 +383,7 @@ int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest
 	rest->count = 1;
 	rest->limit = SC_REST_FOREVER;
 	if (watched && watch_all_locked(wait))
-		lower(&rest->limit, 1); /* no thread: look now and then */
+		lower(&rest->limit, 1); /* no watcher: look every millisecond */
 	atomic_store(&wait->listens, watched);
 	arm_locked(wait);
 	for (size_t i = 0; slept_on(wait, i, &slept); i++) {
@@ -400,7 +394,7 @@ int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest
 		if (!watched)
 			rest->sleeps[rest->count++] = sleep;
 	}
-	if (shmcma_work_is_due_locked(domain)) /* nobody tells of all that they may lack */
+	if (shmcma_work_is_due_locked(domain)) /* no event tells when they can be posted */
 		lower(&rest->limit, TRIGGER_MS);
 	return 0;
 }
@@ -482,7 +476,7 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 
 /* ---- fi_trywait ------------------------------------------------------------------------------ */
 
-/* With an object of the system, its own or that of its set. */
+/* Tells whether threads sleep on it with a system wait object, of its own or of its set. */
 static bool is_slept_on_outside(const struct shmcma_wait *wait)
 {
 	const struct shmcma_wait *of_set = wait->set ? &wait->set->wait : wait;
@@ -490,7 +484,7 @@ static bool is_slept_on_outside(const struct shmcma_wait *wait)
 	return shmcma_wait_has_pipe(of_set) || has_condition(wait);
 }
 
-/* The pipe first: a signal that is given between the two stays in it. */
+/* Empties the pipe first: a signal between the two steps stays in it. */
 static void give_word(struct shmcma_wait *wait)
 {
 	shmcma_pipe_lower(&wait->pipe);

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fork.c: fork(2). A child has no use of its parent's objects: the shared memory is not mapped there, its
- * parent's threads do not run there, and to peers it is nobody. So in the child each inherited object gets
- * other tables of operations: fi_close() gives back what is private, every other call is SHMCMA_FORKED. That
- * costs the data calls nothing. The child may open objects of its own, which are as good as its parent's.
+ * fork.c: fork(2). A child cannot use its parent's objects: it does not map the shared memory, the parent's threads do
+ * not run in it, and peers do not know it. So in the child each inherited object gets other tables of operations:
+ * fi_close() frees the private memory, every other call returns SHMCMA_FORKED. Data calls pay nothing for this. The
+ * child may open objects of its own, without restriction.
  *
- * Locks. The thread that forks holds all of them, in the order lists, poll sets, wait sets, domains (all locks of
- * each, see lock.h), address vectors, event queues, so that the child finds whole what they guard.
+ * Locks. The thread that forks holds all of them, so that the child finds consistent data. The order is: lists, poll
+ * sets, wait sets, domains (all locks of each, see lock.h), address vectors, event queues.
  *
- *   The lock of the lists lets one thread fork at a time: a second one waits until the first has its child. This wait
- *   needs no limit. A thread has this lock for a few stores, or for its fork(2), and handles no signal meanwhile, so no
- *   handler that forks can have interrupted its owner. The lock guards what one fork notes for its end, too.
+ *   The lock of the lists lets one thread fork at a time: a second thread waits until the first has its child. This
+ *   wait needs no limit: a thread holds this lock for a few stores, or for its fork(2), and handles no signal in it,
+ *   so no handler that forks interrupts its owner. The lock also guards the variables of one fork.
  *
- *   A lock of an object may be held for long: by the interrupted thread itself (a signal handler forks in the middle
- *   of one of our calls), or by a thread that writes to a log which nobody reads. The fork looks SHMCMA_FORK_TRIES
- *   times, with a nap between two looks, and goes on without the lock; then the child leaves inherited objects as they
- *   are when it closes them. The limit counts looks and not time: on a machine that is short of processors the naps
- *   grow longer, and the owner of the lock runs in them.
+ *   A thread may hold the lock of an object for long: the interrupted thread itself (a signal handler forks in the
+ *   middle of a call of the provider), or a thread that writes to a log which nobody reads. The fork looks
+ *   SHMCMA_FORK_TRIES times, with a nap between two looks, and goes on without the lock; then the child leaves
+ *   inherited objects as they are when it closes them. The limit counts looks and not time: on a machine with too few
+ *   processors the naps grow longer, and the owner of the lock runs during the naps.
  *
- * A domain that takes no lock is used by one thread at a time; the application sees to that also for fork(2).
+ * One thread at a time uses a domain that takes no lock; the application ensures this for fork(2), too.
  *
- * Children that are not told of: one of vfork(2) has the right to exec and _exit only. A child of clone(2) or of
- * fork(2) as a bare system call keeps the tables: a call that needs a segment crashes there. Either can do no harm to
- * the parent, whose segments it does not have, and whose names it takes for another process's.
+ * Some children do not run these handlers. A child of vfork(2) may only exec and _exit. A child of clone(2), or of
+ * fork(2) as a bare system call, keeps the tables: a call that needs a segment crashes there. Neither can harm the
+ * parent: it does not have the parent's segments, and takes the parent's names for another process's.
  */
 #include "wait/fork.h"
 
@@ -32,7 +32,8 @@
 
 static bool missed; /* this fork goes on without a lock */
 static atomic_bool told_torn;
-static pid_t process; /* has loaded the provider, or was made by a fork(2) that we were told of */
+/* The process that loaded the provider, or that the last known fork(2) made. */
+static pid_t process;
 
 /* ---- in the child ---------------------------------------------------------------------------- */
 
@@ -69,7 +70,7 @@ static void replace_fid(struct fid *fid)
 
 /* ---- around fork(2) -------------------------------------------------------------------------- */
 
-/* The object's own lock; a domain has more. False: this thread does not have all of them. */
+/* Takes the object's lock; for a domain, all of its locks. Returns false if this thread does not have all of them. */
 static bool hold(struct shmcma_object *object, unsigned int *tries)
 {
 	object->held = shmcma_fork_hold(object->lock, tries);

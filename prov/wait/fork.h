@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-/* Once, when the provider is loaded. */
+/* Installs the handlers; once, when the provider is loaded. */
 void shmcma_fork_init(void);
-/* Has this process loaded the provider, or been made by a fork(2) that fork.c was told of? */
+/* Tells whether this process loaded the provider, or is a child of a fork(2) that ran the handlers of fork.c. */
 bool shmcma_fork_is_known(void);
 
 #endif

@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lock.c: which objects of a domain have a lock in common, and taking all locks of a domain. See lock.h.
+ * lock.c: decides which objects of a domain share a lock, and takes all locks of a domain. See lock.h.
  *
- * Owns the locks of each domain and the lists of their objects. Any thread; private memory, which no peer
- * sees. Fork: see fork.c, which takes all of them.
+ * Owns the locks of each domain and the lists of their objects. Any thread; private memory, which no peer sees. At
+ * fork(2), fork.c takes all of them.
  *
- * Order: the common lock, then the others by address. Only who holds the common one takes more than one of
- * those; data calls take one, and none waits for another while it holds one. (By address, since the thread
- * sanitizer does not see that the common lock is in front of them. It can follow 64 that are held at once; with
+ * Order: the common lock, then the others by address. Only a thread that holds the common lock takes more than one of
+ * the others; a data call takes one lock, and waits for no other lock while it holds one. (By address, because the
+ * thread sanitizer does not see that the common lock comes first. It can follow 64 locks that are held at once; with
  * more, it needs detect_deadlocks=0.)
  *
  *   object->lock is    changed with                       read with
- *   its lock           all locks held (merge), or the     nothing (then the lock is taken and it is read again),
- *                      common one before anybody knows    or any of the two
- *                      the object (join)
+ *   its lock           all locks held (merge), or the     nothing (then the reader takes the lock and reads again),
+ *                      common lock before another thread  or either of the two
+ *                      knows the object (join)
  *
- * A thread that has read a lock and not taken it yet may find that it was merged into another meanwhile:
- * memory of locks is used for locks alone until the domain is closed, so that it can be taken, seen to be the
- * wrong one and let go. Nothing is read or written under one that is wrong.
+ * A lock may be merged into another after a thread has read it and before it takes it. So the memory of a lock stays a
+ * lock until the domain is closed: the thread can take it, see that it is the wrong one and release it. Nothing is read
+ * or written under a wrong lock.
  *
- * The first endpoint of a domain, and what is bound to it, has the common lock, so that a domain with one
- * endpoint pays for one lock in all calls. Where there is no memory for another lock the common one does as
- * well.
+ * The first endpoint of a domain, and the objects bound to it, have the common lock, so a domain with one endpoint pays
+ * for one lock in all calls. If there is no memory for another lock, the object gets the common lock.
  */
 #define _GNU_SOURCE 1
 #include "wait/lock.h"
 
 #include <stdlib.h>
 
-/* One that is used by a thread of its own is in no line that another writes. */
+/* No two locks share a cache line, because different threads write them. */
 #define LINE 64
 #define LOCK_SIZE ((sizeof(struct shmcma_lock) + LINE - 1) / LINE * LINE)
 
@@ -43,7 +42,7 @@ static void lock_init(struct shmcma_lock *lock, struct shmcma_domain *domain, bo
 #define PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP PTHREAD_MUTEX_INITIALIZER
 #endif
 
-/* With a thread of ours the lock is held for one round of polling at most: worth a few spins. */
+/* The thread of automatic progress holds the lock for one round of polling at most, so a few spins are worthwhile. */
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse,
 		       const struct shmcma_unlock_hook *hook)
 {
@@ -101,7 +100,7 @@ void shmcma_lock_common(struct shmcma_domain *domain)
 	pthread_mutex_lock(&domain->locks.common.mutex);
 }
 
-/* The last of those that were held, under which signals are owed. */
+/* Releases the common lock, the last one held, then gives the owed signals. */
 static void drop_common(struct shmcma_domain *domain, struct shmcma_wait *owed)
 {
 	look(&domain->locks.common, &owed);
@@ -114,7 +113,7 @@ void shmcma_unlock_common(struct shmcma_domain *domain)
 	drop_common(domain, NULL);
 }
 
-/* Where none is taken by data calls there is none but the common one. */
+/* If data calls take no lock, the domain has only the common lock. */
 void shmcma_lock(struct shmcma_domain *domain)
 {
 	shmcma_lock_common(domain);
@@ -145,9 +144,9 @@ void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lo
 /* ---- objects come and go --------------------------------------------------------------------- */
 
 /*
- * Looked for from where the last one came or went: objects that are opened or closed one after another have locks
- * side by side, so that thousands of them do not walk the list each. (32,768 completion queues, opened and closed,
- * take half a second of processor time; when each looked from the head of the list it was two minutes.)
+ * Searches from the last insertion or removal: objects that are opened or closed one after another have locks side by
+ * side, so thousands of them do not walk the list each. (32,768 completion queues, opened and closed, take half a
+ * second of processor time; from the head of the list it was two minutes.)
  */
 static void insert(struct shmcma_locks *locks, struct shmcma_lock *lock)
 {
@@ -171,7 +170,7 @@ static void insert(struct shmcma_locks *locks, struct shmcma_lock *lock)
 	locks->near = lock;
 }
 
-/* It has no object any more. */
+/* Keeps a lock without objects as a spare. */
 static void discard(struct shmcma_locks *locks, struct shmcma_lock *lock)
 {
 	if (lock->prev)
@@ -202,7 +201,7 @@ static struct shmcma_lock *another(struct shmcma_domain *domain)
 	return lock;
 }
 
-/* Release: a thread that finds it, and holds neither, finds the lock made. */
+/* Release: a thread that finds the lock, and holds neither lock, finds it initialized. */
 static void move(struct shmcma_locked *object, struct shmcma_lock *lock)
 {
 	atomic_store_explicit(&object->lock, lock, memory_order_release);
@@ -213,7 +212,6 @@ static void move(struct shmcma_locked *object, struct shmcma_lock *lock)
 	lock->objects = object;
 }
 
-/* Out of its lock's objects. */
 static void leave(struct shmcma_locked *object)
 {
 	*object->link = object->next;
@@ -237,7 +235,7 @@ void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object
 	struct shmcma_lock *common = &locks->common, *lock;
 
 	pthread_mutex_lock(&common->mutex);
-	lock = atomic_load_explicit(&object->lock, memory_order_relaxed); /* the common one is held */
+	lock = atomic_load_explicit(&object->lock, memory_order_relaxed); /* relaxed: common is held */
 	leave(object);
 	if (!lock->objects && lock != common)
 		discard(locks, lock);
@@ -246,7 +244,7 @@ void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object
 
 /* ---- one of two ------------------------------------------------------------------------------ */
 
-/* Both are held, and `from` is let go: a thread that waits for it finds that it is not its object's any more. */
+/* The caller holds both and releases `from`: a thread that waits for it finds that its object has another lock. */
 static void absorb(struct shmcma_lock *to, struct shmcma_lock *from)
 {
 	while (from->objects) {
@@ -313,7 +311,7 @@ static void renew(struct shmcma_lock *lock)
 	lock->held = false;
 }
 
-/* One that is nobody's may have been taken in vain just then. */
+/* A thread may have taken a spare lock at that moment. */
 void shmcma_lock_forked(struct shmcma_domain *domain)
 {
 	struct shmcma_locks *locks = &domain->locks;

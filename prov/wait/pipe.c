@@ -51,11 +51,11 @@ void shmcma_pipe_raise(struct shmcma_pipe *pipe)
 	ssize_t written = 0;
 
 	if (!atomic_exchange(&pipe->readable, true) && is_ours(pipe, 1))
-		written = write(pipe->ends[1], "", 1); /* full: it is readable */
+		written = write(pipe->ends[1], "", 1); /* if the pipe is full, it is readable */
 	(void)written;
 }
 
-/* The bytes first: one that is written after `readable` has been taken back must stay. */
+/* Reads the bytes first: a byte that is written after `readable` has become false must stay. */
 bool shmcma_pipe_lower(struct shmcma_pipe *pipe)
 {
 	char bytes[16];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pipe.h: a descriptor that an application sleeps on (pipe.c). */
+/* pipe.h: a descriptor on which an application sleeps (pipe.c). */
 #ifndef SHMCMA_PIPE_H
 #define SHMCMA_PIPE_H
 
@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 /*
- * A pipe that is readable while there may be something: of two ends, as eventfd(2) has no inode by which it could
- * be told whether the application has closed it (closefrom(3)) and uses its number for something else.
+ * A pipe that is readable while there may be something to read. Unlike an eventfd(2) it has an inode, which shows
+ * whether the application has closed it (closefrom(3)) and reused its number.
  */
 struct shmcma_pipe {
 	int ends[2]; /* -1: none */
@@ -20,7 +20,10 @@ struct shmcma_pipe {
 int shmcma_pipe_open(struct shmcma_pipe *pipe);
 void shmcma_pipe_close(struct shmcma_pipe *pipe);
 void shmcma_pipe_raise(struct shmcma_pipe *pipe);
-/* An event after this call is seen by the look that follows, or makes the pipe readable again. Was it readable? */
+/*
+ * Makes the pipe unreadable. The look that follows sees an event after this call, or the event makes the pipe readable
+ * again. Returns whether it was readable.
+ */
 bool shmcma_pipe_lower(struct shmcma_pipe *pipe);
 
 #endif

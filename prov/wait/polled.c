@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * polled.c: sets of endpoints that are polled together, and what else a poll goes on with: endpoints without queue and
- * counter, groups of endpoints, operations that wait for counters. Under the lock of what is polled; the sets
- * change with all locks of the domain.
+ * polled.c: sets of endpoints that are polled together, and the rest of a poll: endpoints without queue and counter,
+ * groups of endpoints, operations that wait for counters. A poll holds the lock of the endpoints it polls; a change of
+ * a set holds all locks of the domain.
  */
 #include "wait/polled.h"
 

@@ -5,12 +5,12 @@
 
 #include "wait/state.h"
 
-/* Twice is the same as once. -FI_ENOMEM. */
+/* Adds the endpoint once. -FI_ENOMEM. */
 int shmcma_polled_add(struct shmcma_polled *polled, struct shmcma_ep *ep);
 void shmcma_polled_del(struct shmcma_polled *polled, const struct shmcma_ep *ep);
 void shmcma_polled_fini(struct shmcma_polled *polled);
 
-/* Go on with what groups of endpoints do together. 0: there was nothing to do. */
+/* Makes progress for the groups of endpoints. Returns 0 if there was nothing to do. */
 int shmcma_coll_progress_locked(struct shmcma_domain *domain);
 
 static inline int shmcma_poll_each(const struct shmcma_polled *polled)
@@ -22,12 +22,12 @@ static inline int shmcma_poll_each(const struct shmcma_polled *polled)
 	return done;
 }
 
-/* The rest of a poll, in the few domains where there is one. */
+/* Does the rest of a poll, in the few domains that have one. */
 int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled);
 
 /*
- * Progress, with the lock of what is polled held. 0: there was nothing to do. An endpoint that is nothing but
- * a target may have no queue and no counter whose reader could poll it: so every read polls it.
+ * Makes progress, under the lock of the polled endpoints. Returns 0 if there was nothing to do. Every read also polls
+ * the endpoints without queue and counter (pure targets), which no other reader could poll.
  */
 static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
 {
@@ -39,7 +39,7 @@ static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct 
 	return done;
 }
 
-/* The same for an application that asks for it: its thread, if it has one, may rest. */
+/* The same in a call of the application: the thread of automatic progress, if there is one, may rest. */
 static inline void shmcma_progress_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
 {
 	if (__builtin_expect(domain->progress.wanted, 0)) /* then there is one lock */

@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * progress.c: automatic progress: a thread for each domain that was opened with it, from the first fi_enable() until
- * the domain is closed.
+ * progress.c: automatic progress: a domain that is opened with it has a thread from the first fi_enable() until the
+ * domain is closed.
  *
- * The thread polls the enabled endpoints of its domain, one round at a time under the domain's lock, of which
- * there is one then (lock.h), and completions go to the same queues and counters as ever. It only tries the lock: the
- * application holds it, and never pays for waking this thread.
+ * The thread polls the enabled endpoints of its domain, one round at a time, under the domain's only lock (lock.h).
+ * Completions go to the same queues and counters as without the thread. It only tries the lock: a call of the
+ * application that holds it never pays for waking this thread.
  *
  *   round         what it was                           next
  *   DONE          work done                             another round at once
- *   AGAIN         something to do was found on the      another round at once
- *                 way to sleep
+ *   AGAIN         the thread found something to do      another round at once
+ *                 on the way to sleep
  *   NOTHING       nothing to do                         LOOKS rounds with pauses, then the way to sleep (REST)
- *   BUSY          the lock is held                      likewise, then a nap
+ *   BUSY          another thread holds the lock         the same rounds, then a nap
  *   LEFT          the application has polled since      a nap, then another round
  *                 the last round
- *   REST          nothing for so long, and slept on     sleep until woken, then NOTHING from the start; woken by
- *                 what others store in                  the limit (sleep.c), REST after one round
+ *   REST          nothing for LOOKS rounds, and         sleep until woken, then NOTHING from the start; woken by
+ *                 endpoints are armed                   the limit (sleep.c), REST after one round
  *
- * Each process that stores something for one of the endpoints wakes it from its sleep in the kernel; in between it
- * looks by itself only for events that no process wakes for, see sleep.c (a connection that has not been answered,
- * operations that a peer has in hand). How no such store is missed: src/os/wake.c, models/wait.pml. In this process the
- * thread is a waiter like any other (armed.c): a thread that leaves the domain's lock while it is armed, and has begun
- * an operation that goes on with polls, or enabled an endpoint, signals it, after the futex was read and before it is
- * slept on, or while it is. While it is not armed it polls sooner or later anyhow, and nobody pays more than a load.
+ * A process that stores something for one of the endpoints wakes the thread from its sleep in the kernel. The thread
+ * itself looks only for events that no process wakes for, see sleep.c (a connection that is not answered yet,
+ * operations that a peer is working on). Why it misses no such store: src/os/wake.c, models/wait.pml. In this process
+ * the thread is a waiter like any other (armed.c). While it is armed, a thread that has enabled an endpoint, or begun
+ * an operation that needs polls, signals it when it releases the domain's lock: after the thread has read its futex, or
+ * while it sleeps on the futex. While it is not armed it polls soon anyway, and no caller pays more than a load.
  *
- * The application polls by itself (`polls`): then the thread keeps out of its way, is not armed, so that peers
- * need not wake it for what the application will find, and looks every NAP whether it still does so: polls that
- * cost the application nothing more cannot tell when the last of them was. Between one and two naps after that it
- * takes over. Calls of the application while the thread sleeps do not wake it: woken by a peer, it polls once, and
- * learns by the next round whether it is alone.
+ * If the application polls by itself (`polls`), the thread keeps out of its way: it is not armed, so peers need not
+ * wake it, and it looks every NAP whether the application still polls. The count costs the application nothing more,
+ * but does not tell when the last poll was, so the thread takes over between one and two naps after it. Calls of the
+ * application do not end the thread's sleep. When a peer wakes it, it polls once, and learns by the next round whether
+ * the application polls.
  *
- * An endpoint's word goes with its memory, so the thread that closes one waits until this thread has returned from its
- * sleep (shmcma_progress_leave_locked()); it cannot sleep again without the domain's lock.
+ * The word of an endpoint is freed with its memory, so a thread that closes one waits until this thread has returned
+ * from its sleep (shmcma_progress_leave_locked()); it cannot sleep again without the domain's lock.
  *
- * Death or stop of a peer: sleep.c. Of this process: only ASLEEP stays, for which others make a system call in vain.
+ * Death or stop of a peer: sleep.c. If this process dies, only ASLEEP stays, for which peers make a system call in
+ * vain.
  *
- * fork(2): in the child no thread runs and there is none to join. fork.c sees to the domains' locks and to that of the
- * list of threads (shmcma_lists_lock()).
+ * fork(2): in the child the thread does not run, and cannot be joined. fork.c restores the domains' locks and the lock
+ * of the list of threads (shmcma_lists_lock()).
  */
 #define _GNU_SOURCE 1
 #include "wait/progress.h"
@@ -49,8 +50,8 @@
 #include "wait/wait.h"
 
 /*
- * Rounds before it sleeps. None of them gives way by sched_yield(2): on a full machine that costs a time slice
- * each, while one that is woken runs at once: docs/MEASUREMENTS.md, "Rounds of the progress thread".
+ * Rounds before the thread sleeps. It does not call sched_yield(2) in them: on a full machine each call costs a time
+ * slice, but a thread that is woken runs at once: docs/MEASUREMENTS.md, "Rounds of the progress thread".
  */
 #define LOOKS 200
 #define NAP 500000 /* ns */
@@ -61,12 +62,12 @@ static struct shmcma_progress *running_first; /* under shmcma_lists_lock() */
 
 enum round { ROUND_DONE, ROUND_AGAIN, ROUND_NOTHING, ROUND_BUSY, ROUND_LEFT, ROUND_REST };
 
-/* The thread's own. */
+/* Only the thread uses it. */
 struct self {
 	struct shmcma_domain *domain;
-	unsigned int idle; /* rounds that came to nothing */
+	unsigned int idle; /* rounds that found nothing */
 	uint64_t seen;	   /* polls of the application up to the last round */
-	bool woken;	   /* has slept since: the thread that polled meanwhile may be long gone */
+	bool woken;	   /* slept since: the thread that polled may have ended */
 	struct shmcma_rest rest;
 };
 
@@ -94,10 +95,10 @@ static enum round poll_round(struct self *self)
 {
 	enum round round;
 
-	if (pthread_mutex_trylock(&self->domain->locks.common.mutex)) /* there are no others */
-		return ROUND_BUSY; /* for a call that may or may not poll: look again */
+	if (pthread_mutex_trylock(&self->domain->locks.common.mutex)) /* the only lock */
+		return ROUND_BUSY; /* the call may poll or not: look again */
 	round = round_locked(self);
-	shmcma_unlock(self->domain); /* this tells sleepers of completions that have been found */
+	shmcma_unlock(self->domain); /* also tells sleepers of new completions */
 	return round;
 }
 
@@ -126,7 +127,7 @@ static void pause_briefly(struct self *self)
 	self->idle++;
 }
 
-/* To be stopped is told by its futex, too, which was read before this is. */
+/* A stop also changes the futex, which was read before `stop` is read here. */
 static void sleep_well(struct self *self)
 {
 	struct shmcma_progress *progress = &self->domain->progress;
@@ -134,7 +135,9 @@ static void sleep_well(struct self *self)
 
 	if (!atomic_load(&progress->stop))
 		ret = sc_sleep(self->rest.sleeps, self->rest.count, self->rest.limit);
-	/* release: pairs with the load in shmcma_progress_leave_locked(): the words are not used after this */
+	/*
+	 * release: pairs with the load in shmcma_progress_leave_locked(): the thread does not use the words after this
+	 */
 	atomic_store_explicit(&progress->asleep, false, memory_order_release);
 	self->woken = true;
 	if (!ret)
@@ -142,7 +145,7 @@ static void sleep_well(struct self *self)
 	else if (ret == -ENOSYS)
 		self->rest.watched = true;
 	else if (ret != -ETIMEDOUT)
-		nap(); /* no reason to do so is known */
+		nap(); /* sc_sleep() has no other errors that are known */
 }
 
 static void *run(void *arg)
@@ -211,7 +214,7 @@ static int create(struct shmcma_domain *domain)
 	return 0;
 }
 
-/* A thread takes a while to start: fork(2) does not wait for that, and the child knows of no thread then. */
+/* A thread takes a while to start. fork(2) does not wait for that; the child then knows of no thread. */
 static int start_locked(struct shmcma_domain *domain)
 {
 	struct shmcma_progress *progress = &domain->progress;
@@ -240,7 +243,7 @@ int shmcma_progress_start(struct shmcma_domain *domain)
 	return ret;
 }
 
-/* Out of the list, so that it is this caller's to join. */
+/* Takes the thread out of the list, so that only this caller joins it. */
 static bool take(struct shmcma_progress *progress)
 {
 	bool running;
@@ -267,7 +270,7 @@ void shmcma_progress_stop(struct shmcma_domain *domain)
 	stop(&domain->progress);
 }
 
-/* libfabric calls this once, when nobody opens or closes any more. */
+/* libfabric calls this once, when no thread opens or closes objects any more. */
 void shmcma_progress_stop_all(void)
 {
 	while (running_first)

@@ -8,17 +8,17 @@
 #include "wait/state.h"
 
 /*
- * An endpoint is about to be enabled: the thread runs, if it is wanted. Without the domain's lock.
+ * Starts the thread if the domain wants it, before an endpoint is enabled. Without the domain's lock. Errors:
  * -FI_EAGAIN...
  */
 int shmcma_progress_start(struct shmcma_domain *domain);
-/* An endpoint of the domain is about to end: the thread does not sleep on it. With the domain's lock. */
+/* Ends a sleep of the thread before an endpoint is destroyed, with the domain's lock. */
 void shmcma_progress_leave_locked(struct shmcma_domain *domain);
-/* It has ended, if it ran. Without the domain's lock. */
+/* Stops the thread if it runs. Without the domain's lock. */
 void shmcma_progress_stop(struct shmcma_domain *domain);
-/* In a child of fork(2): none runs. Under shmcma_lists_lock(). */
+/* In a child of fork(2): no thread runs. Under shmcma_lists_lock(). */
 void shmcma_progress_forked_locked(void);
-/* All that run: the provider is about to go. */
+/* Stops all threads before the provider is unloaded. */
 void shmcma_progress_stop_all(void);
 
 #endif

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * state.h: the structures of objects that several files know. Each libfabric object is a structure that begins with its
- * fid; one file each implements its calls. The work is the core's (core.h).
+ * state.h: the structures of objects that several files use. Each libfabric object is a structure that begins with its
+ * fid; one file implements its calls. The core does the work (core.h).
  *
- * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its
- * object, which objects that have to do with each other share, if the threading model asks for locks, or if a
- * thread of ours makes progress. Calls that change the ties between objects hold all locks of the domain
- * (shmcma_lock()); "_locked" alone means either: a thread changes data of the domain with all of them held, and reads
- * it with any.
+ * Locks (lock.h): a data call or a read of a completion queue or counter holds the lock of its object, unless the
+ * domain takes none. Calls that change the ties between objects hold all locks of the domain (shmcma_lock()). "_locked"
+ * alone means either: a thread that changes data of the domain holds all of them, a thread that reads it holds any.
  *
- * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event
- * queue, watcher (watcher.c); those of the core. A data call takes one of the domain's.
+ * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event queue, watcher
+ * (watcher.c); locks of the core. A data call takes one lock of the domain.
  */
 #ifndef SHMCMA_STATE_H
 #define SHMCMA_STATE_H
@@ -36,12 +34,12 @@ struct shmcma_locked;
 struct shmcma_wait;
 struct shmcma_watcher;
 
-/* A reference count of an object that others are bound to; closing it while > 0 gives -FI_EBUSY. */
+/* Counts the objects bound to an object; fi_close() returns -FI_EBUSY while it is > 0. */
 typedef atomic_int shmcma_refs;
 
 /*
- * Access to words that fi_control() and fi_setopt() change at any time, and that data calls read before they have a
- * lock, in other threads with FI_THREAD_SAFE. Relaxed: each is a value of its own, and either will do.
+ * Access to words that fi_control() and fi_setopt() change at any time, while data calls of other threads
+ * (FI_THREAD_SAFE) read them without a lock. Relaxed: each word is independent; its old or new value will do.
  */
 #define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
 #define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
@@ -69,12 +67,12 @@ typedef atomic_int shmcma_refs;
 
 /* ---- locks (lock.c) ------------------------------------------------------------------------ */
 
-/* Its memory stays a lock until the domain is closed, since a thread may be about to take it in vain. */
+/* It stays a lock until the domain is closed, because a thread that has read it may still take it. */
 struct shmcma_lock {
 	pthread_mutex_t mutex;
-	bool taken; /* by data calls: the same for all of a domain, never changed */
+	bool taken; /* data calls take it; the same for all of a domain, never changed */
 	struct shmcma_domain *domain;
-	struct shmcma_wait *armed; /* somebody sleeps for its objects, or is about to (armed.c) */
+	struct shmcma_wait *armed; /* objects for which a thread sleeps, or is about to (armed.c) */
 	/* under the common lock */
 	struct shmcma_locked *objects;
 	struct shmcma_lock *next; /* shmcma_locks.others by address, or .spare */
@@ -82,79 +80,81 @@ struct shmcma_lock {
 	bool held;		  /* around fork(2) */
 };
 
-/* Embedded in each object that has one. */
+/* Embedded in each object that has a lock. */
 struct shmcma_locked {
-	struct shmcma_lock *_Atomic lock; /* changed with the old and the new one held */
+	struct shmcma_lock *_Atomic lock; /* changed with the old and the new lock held */
 	struct shmcma_locked *next;	  /* shmcma_lock.objects */
 	struct shmcma_locked **link;	  /* the link that points to it there */
 };
 
-/* Called when a lock under which an object is armed is let go (armed.c). */
+/* Called when a lock under which an object is armed is released (armed.c). */
 struct shmcma_unlock_hook {
 	/*
-	 * The lock is about to be let go. Signals that may wait for the application are added to `owed`, to be given
-	 * when no lock is held any more.
+	 * Called before the lock is released. Adds to `owed` the signals that may wait for the application; `give`
+	 * gives them without a lock.
 	 */
 	void (*look_locked)(struct shmcma_lock *lock, struct shmcma_wait **owed);
 	void (*give)(struct shmcma_wait *owed);
 };
 
-/* Of a domain. */
+/* The locks of a domain. */
 struct shmcma_locks {
 	const struct shmcma_unlock_hook *hook;
 	struct shmcma_lock common;   /* a thread that takes all takes it first */
-	struct shmcma_lock *others;  /* under the common one, as what follows */
-	struct shmcma_lock *near;    /* of others: beside it the last one came or went; NULL: the first */
-	struct shmcma_lock *spare;   /* of nothing now */
-	bool coarse;		     /* there is the common one alone, for good */
-	struct shmcma_locked itself; /* for what is the domain's: has the common one */
+	struct shmcma_lock *others;  /* under the common lock, like the following fields */
+	struct shmcma_lock *near;    /* of others: where the last one came or went; NULL: the first */
+	struct shmcma_lock *spare;   /* locks without objects */
+	bool coarse;		     /* for good: the domain has only the common lock */
+	struct shmcma_locked itself; /* for data of the domain: has the common lock */
 };
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* The object that is waited for: what a wait asks it, under its lock. */
+/* The calls by which a wait asks its object, under the object's lock. */
 struct shmcma_wait_ops {
-	/* the endpoints that a look at it polls */
+	/* returns the endpoints that a look at the object polls */
 	const struct shmcma_polled *(*polled)(const struct shmcma_wait *wait);
-	bool (*has)(const struct shmcma_wait *wait); /* something to read, or to be told of */
-	bool (*found)(struct shmcma_wait *wait);     /* the same; the application is told of it by this */
-	/* Has another thread been told by now of what a wait that began when `known` was the newest does not know? */
+	bool (*has)(const struct shmcma_wait *wait); /* whether there is something to read or to report */
+	bool (*found)(struct shmcma_wait *wait);     /* the same; the call itself reports it */
+	/* whether another thread knows something newer than `known`, the newest when this wait began */
 	bool (*differs)(const struct shmcma_wait *wait, const void *known);
-	int (*try)(struct shmcma_wait *wait); /* fi_trywait(); without its lock */
+	int (*try)(struct shmcma_wait *wait); /* fi_trywait(); without the object's lock */
 };
 
 /* Embedded in the object that is waited for. */
 struct shmcma_wait {
 	const struct shmcma_wait_ops *ops;
 	enum fi_wait_obj obj;
-	struct shmcma_domain *domain; /* of queue or counter, or itself; NULL: of others */
-	struct shmcma_locked *locked; /* its, likewise */
+	struct shmcma_domain *domain; /* of queue, counter, or the domain's thread; else NULL */
+	struct shmcma_locked *locked; /* lock of the object; else NULL */
 	uint32_t futex;		      /* changed by each signal */
-	atomic_bool listens;	      /* watchers are to signal it, once */
-	atomic_bool given; /* fi_trywait()'s word, and no signal since: a thread may sleep on that */
+	atomic_bool listens;	      /* watchers signal it, once */
+	/* fi_trywait() has succeeded, and no signal since: a thread may sleep on that */
+	atomic_bool given;
 	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
-	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: the application's to wait with */
+	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: for the application to wait with */
 	pthread_cond_t cond;
 	/* threads that sleep in calls, or are about to; of a queue or counter under its lock */
 	atomic_int sleepers;
-	atomic_uint told;	     /* of a set: what all its waiters return for, and one may have taken away */
+	/* of a set: counts events for all its waiters, of which one may have consumed the event */
+	atomic_uint told;
 	struct shmcma_wait_set *set; /* FI_WAIT_SET */
 	struct shmcma_wait *next;    /* in the set, under its lock */
 
 	/* under its lock */
-	bool watched; /* watchers may know it, until it ends */
+	bool watched; /* watchers may know it, until the object is closed */
 	bool armed;
-	bool again;			/* armed, and to be signalled whatever there is */
+	bool again;			/* armed, and signalled at the next look in any case */
 	struct shmcma_wait *next_armed; /* shmcma_lock.armed */
 
 	/* a signal that no watcher can give */
-	atomic_bool owed;	       /* in a thread's list, until it begins with it */
+	atomic_bool owed;	       /* in the list of a thread that has not begun to give it */
 	struct shmcma_wait *next_owed; /* in that list */
-	atomic_int giving;	       /* threads that have it in their list, or are at it */
-	atomic_bool closes;	       /* so signals are given up */
+	atomic_int giving;	       /* threads that have it in their list, or are giving it */
+	atomic_bool closes;	       /* it closes, so signals are given up */
 };
 
-/* FI_WAIT_SET: members of one fabric that share a wait object (waitset.c). */
+/* FI_WAIT_SET: objects of one fabric that share a wait object (waitset.c). */
 struct shmcma_wait_set {
 	struct fid_wait fid;
 	struct shmcma_object object;
@@ -175,12 +175,13 @@ struct shmcma_polled {
 /* The thread of a domain with automatic progress. */
 struct shmcma_progress {
 	bool wanted;		 /* set when the domain is opened, never changed */
-	uint64_t polls;		 /* by the application; under the domain's lock */
-	struct shmcma_wait wait; /* of the domain: told of what is begun while the thread sleeps */
+	uint64_t polls;		 /* polls by the application; under the domain's lock */
+	struct shmcma_wait wait; /* of the domain: signalled for work begun while the thread sleeps */
 	atomic_bool stop;
-	atomic_bool asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
-	/* progress.c's alone */
-	/* one thread starts it, others that enable an endpoint wait; none in a child of fork(2) */
+	/* the thread sleeps on words of endpoints, or is about to; set under the domain's lock */
+	atomic_bool asleep;
+	/* only progress.c uses the rest */
+	/* held while one thread starts it and other threads wait to enable an endpoint; free in a child of fork(2) */
 	pthread_mutex_t starting;
 	bool running;
 	pthread_t thread;
@@ -203,13 +204,13 @@ struct shmcma_domain {
 	enum fi_threading threading;
 	struct shmcma_locks locks;
 	struct shmcma_polled enabled; /* all enabled endpoints */
-	struct shmcma_polled silent;  /* of these, those with neither queue nor counter */
+	struct shmcma_polled silent;  /* enabled endpoints with neither queue nor counter */
 	struct shmcma_progress progress;
-	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
+	struct shmcma_coll *colls;    /* the groups of endpoints with FI_COLLECTIVE */
 	atomic_int visitors;	      /* threads in reads of event queues that make progress here (eq.c) */
-	struct shmcma_cntr *triggers; /* counters that operations wait for */
-	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
-	struct sc_cntr uncounted;     /* deferred work without a counter of its own */
+	struct shmcma_cntr *triggers; /* counters for which operations wait */
+	struct shmcma_cntr *retired;  /* closed counters that the core may still add to */
+	struct sc_cntr uncounted;     /* for deferred work without a counter of its own */
 	uint64_t caps;
 	int mr_mode; /* FI_MR_*, in the bits of API 1.5 and later */
 	struct sc_regtab *regtab;
@@ -218,8 +219,8 @@ struct shmcma_domain {
 };
 
 /*
- * fi_domain_bind: the event queue of objects that have none of their own. NULL: none yet. It may come at any time, also
- * while locks are held, and is the domain's then until it is closed: a thread that has found it may go on with it.
+ * Returns the event queue of objects without their own (fi_domain_bind), or NULL. It may be bound at any time, also
+ * while locks are held, and stays until the domain is closed: a thread that has found it may use it.
  */
 static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *domain)
 {
@@ -234,14 +235,15 @@ struct shmcma_cq {
 	shmcma_refs refs;
 	struct sc_comp_ring queue;
 	enum fi_cq_format format;
-	struct shmcma_polled polled; /* when this queue is read */
+	struct shmcma_polled polled; /* the endpoints that a read of the queue polls */
 	struct shmcma_wait wait;
-	atomic_uint signals;	     /* of fi_cq_signal(); by any thread, without lock */
-	atomic_uint heard;	     /* the newest signal that a call has returned for */
+	atomic_uint signals;	     /* calls of fi_cq_signal(); by any thread, without lock */
+	atomic_uint heard;	     /* the newest signal for which a call has returned */
 	bool overrun_told;	     /* event queues know that completions were lost */
-	uint32_t full_reads;	     /* that found it not empty */
+	uint32_t full_reads;	     /* reads that found it not empty */
 	struct shmcma_yield yield;   /* reads that found nothing */
-	char stranger[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for a reader without room for it */
+	/* FI_SOURCE_ERR: the last unknown address, for a reader that gives no space for it */
+	char stranger[SC_ADDR_SIZE];
 	struct shmcma_object object;
 };
 
@@ -252,16 +254,16 @@ struct shmcma_cntr {
 	struct shmcma_locked locked;
 	shmcma_refs refs;
 	struct sc_cntr count;	     /* written under the counter's lock */
-	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
-	bool elsewhere;		     /* it may count on any endpoint of the domain */
+	struct shmcma_polled polled; /* polled by a read, unless it counts `elsewhere` */
+	bool elsewhere;		     /* any endpoint of the domain may count here */
 	struct shmcma_wait wait;
 	struct sc_cntr told;	   /* value that the application has seen; under its lock */
 	struct shmcma_yield yield; /* reads that found nothing */
-	_Atomic uint64_t known_errors; /* of its errors those that the application knows of */
-	struct sc_cntr given;	   /* its value when the application changed it last, */
-	uint64_t changes;	   /* so many times */
-	struct shmcma_work *works; /* wait for it (work.c) */
-	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
+	_Atomic uint64_t known_errors;	  /* the errors that the application knows of */
+	struct sc_cntr given;		  /* the value at the application's last change, */
+	uint64_t changes;		  /* and the number of its changes */
+	struct shmcma_work *works;	  /* operations that wait for it (work.c) */
+	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while `works` is not empty */
 	bool lent;			  /* operations under way may count here after fi_close() */
 	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */
 	struct shmcma_object object;
@@ -271,32 +273,32 @@ struct shmcma_stx; /* shared.c */
 struct shmcma_sep; /* sep.c */
 
 /*
- * The structure that an endpoint and its aliases share: an alias is another fid with flags of its own. The fid's class
- * tells what it is:
+ * An endpoint, which it shares with its aliases: an alias is another fid with its own flags. The kind by the fid's
+ * class:
  *
  *   FI_CLASS_EP                an endpoint
- *   FI_CLASS_TX_CTX, _RX_CTX   a context of a scalable endpoint: one that can do nothing but send, or receive
+ *   FI_CLASS_TX_CTX, _RX_CTX   a context of a scalable endpoint: it can only send, or only receive
  *   FI_CLASS_SEP               a scalable endpoint: a name for its contexts (sep.c); never has a core
  *   FI_CLASS_SRX_CTX           a shared receive context: a receive queue and no core (shared.c)
  */
 struct shmcma_ep {
 	struct sc_ep *core;	 /* NULL until fi_enable */
-	struct sc_rxq *rxq;	 /* where receives are posted; NULL likewise */
+	struct sc_rxq *rxq;	 /* takes the posted receives; NULL until fi_enable */
 	struct shmcma_locked locked;
-	struct shmcma_ep *namer; /* its address vector names sources: itself; NULL: see shared.c */
+	struct shmcma_ep *namer; /* names sources by its address vector: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;
 	struct shmcma_av *av;
 	struct shmcma_ep *av_next;
 	struct shmcma_eq *eq;
 	struct shmcma_cq *tx_cq, *rx_cq;
 	struct shmcma_cntr *cntrs[SC_EVENTS];
-	bool tx_selective;	   /* FI_SELECTIVE_COMPLETION; */
-	_Atomic bool rx_selective; /* of a shared context also by those that are bound to it: shmcma_now() */
-	/* peers by fi_addr, turned by rx_ctx_bits, a reference each; NULL: not looked up yet (shmcma_ep_peer()) */
+	bool tx_selective;	   /* FI_SELECTIVE_COMPLETION, for sends and receives */
+	_Atomic bool rx_selective; /* shmcma_now() */
+	/* peers by fi_addr, rotated by rx_ctx_bits, a reference each; NULL: not looked up yet (shmcma_ep_peer()) */
 	struct sc_peer **peers;
 	size_t peer_count;
 	unsigned int rx_ctx_bits; /* of the address vector */
-	/* peers whose sc_peer_user() holds their name in completions: their addresses are in the vector, so they stay */
+	/* peers whose name in completions sc_peer_user() holds: their addresses are in the vector, so they stay */
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
@@ -304,20 +306,20 @@ struct shmcma_ep {
 	size_t tx_size, rx_size;
 	_Atomic size_t multi_min;	/* shmcma_now() */
 	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
-	char name[SC_ADDR_SIZE];	/* service to be found under; empty: none */
+	char name[SC_ADDR_SIZE];	/* its service name; empty: none */
 	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
-	shmcma_refs refs;		/* aliases; contexts; endpoints that share it */
+	shmcma_refs refs;		/* its aliases, contexts, endpoints that share it */
 	struct shmcma_ep_fid *fids;	/* the endpoint itself, then its aliases, linked by next */
-	struct shmcma_sep *sep;		/* a scalable endpoint's, also of its contexts; else NULL */
-	uint16_t index;			/* context: in the scalable endpoint's addresses */
-	bool shares_tx, shares_rx;	/* FI_SHARED_CONTEXT: to be bound to one */
+	struct shmcma_sep *sep;		/* of a scalable endpoint and of its contexts; else NULL */
+	uint16_t index;			/* of a context: its number in the scalable endpoint's addresses */
+	bool shares_tx, shares_rx;	/* FI_SHARED_CONTEXT: must be bound to one */
 	struct shmcma_stx *stx;
 	struct shmcma_ep *stx_next; /* shmcma_stx.users */
 	struct shmcma_ep *srx;
-	struct shmcma_ep *srx_next; /* enabled endpoints of one, from its `namer` on */
+	struct shmcma_ep *srx_next; /* the enabled endpoints of one, from its `namer` on */
 };
 
-/* Where it reports. An enabled endpoint keeps its event queue. */
+/* Returns the event queue of the endpoint. An enabled endpoint keeps its event queue. */
 static inline struct shmcma_eq *shmcma_ep_eq(const struct shmcma_ep *ep)
 {
 	return ep->eq ? ep->eq : shmcma_domain_eq(ep->domain);
@@ -327,25 +329,25 @@ static inline struct shmcma_eq *shmcma_ep_eq(const struct shmcma_ep *ep)
 struct shmcma_coll {
 	struct shmcma_ep *ep;
 	struct sc_ep *core;
-	struct sc_comp_ring done;		/* its transfers */
-	bool begun;			/* messages, since it was last polled */
+	struct sc_comp_ring done;	/* completions of its transfers */
+	bool begun;			/* a message has begun since the last poll */
 	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
-	struct shmcma_wait *join_wait;	/* of the event queue, once it has been slept on for a fi_join */
+	struct shmcma_wait *join_wait;	/* of the event queue, once slept on for a fi_join */
 	struct shmcma_group *groups;
 	struct shmcma_collop *ops;
 	uint32_t last_id;
-	int (*progress)(struct shmcma_coll *coll); /* 0: there was nothing to do */
+	int (*progress)(struct shmcma_coll *coll); /* returns 0 if there was nothing to do */
 	struct shmcma_coll *next; /* shmcma_domain.colls */
 };
 
-/* The fid handed out: the endpoint itself or an alias (ep.c). */
+/* A fid of the application: the endpoint itself or an alias (endpoint.c). */
 struct shmcma_ep_fid {
 	struct fid_ep fid;
 	struct shmcma_ep *ep;
 	struct shmcma_domain *domain; /* of ep */
-	/* Ready-made from op flags and selective completion: what fi_send, fi_tsend... pass to the core. */
+	/* Flags that fi_send, fi_tsend... pass to the core, from op flags and selective completion. */
 	_Atomic uint32_t send_flags, recv_flags;   /* shmcma_now() */
-	_Atomic uint64_t tx_op_flags, rx_op_flags; /* from the attributes, or the alias's own */
+	_Atomic uint64_t tx_op_flags, rx_op_flags; /* from the attributes; an alias has its own */
 	struct shmcma_ep_fid *next;	   /* shmcma_ep.fids */
 	struct shmcma_object object;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * wait.c: the object that is waited with: futex, pipe, condition, wait set; how it is signalled. Any thread.
+ * wait.c: the wait object (futex, pipe, condition, wait set) and how it is signalled. Any thread.
  *
- * Signals: a thread that calls shmcma_wait_signal() holds no lock that the holder of the application's mutex may wait for;
- * other threads leave the signal to a watcher, or owe it (armed.c).
+ * A thread that calls shmcma_wait_signal() holds no lock that the holder of the application's mutex may wait for. Other
+ * threads leave the signal to a watcher, or owe it (armed.c).
  */
 #include "wait/wait.h"
 
@@ -33,7 +33,7 @@ int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid_
 }
 
 /*
- * A thread that sleeps on a set has not looked at this member, nor armed it: it has to look again. The caller of this
+ * A thread that sleeps on a set has neither looked at this new member nor armed it, so it must look again. The caller
  * may hold the application's mutex, so a condition is signalled only if the mutex is free.
  */
 void shmcma_wait_join(struct shmcma_wait *wait)
@@ -68,7 +68,7 @@ void shmcma_wait_forked(struct shmcma_wait *wait)
 	pthread_cond_init(&wait->cond, NULL);
 }
 
-/* False: to be ended, or `closes`, and the holder of the mutex may wait for that. */
+/* Returns false if `stop` or `closes` is set, because the holder of the mutex may wait for that. */
 static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const atomic_bool *closes)
 {
 	if (!stop)
@@ -82,13 +82,12 @@ static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const at
 }
 
 /*
- * No word is kept from here on (`given`). First, so that one that is given meanwhile, after the pipe has been emptied,
- * stays.
+ * Clears `given` first: if a fi_trywait() empties the pipe and succeeds meanwhile, its `given` stays.
  *
- * The application's mutex is taken, so that a signal between its fi_trywait() and its pthread_cond_wait() is not
- * missed. A thread that holds it while it calls into the provider would wait for itself: so the watchers give such
- * signals; they hold no lock meanwhile, and end if they are told to (`stop`). The thread that closes the member may
- * also hold the mutex of a set (`closes`).
+ * Takes the application's mutex, so that the signal is not missed between fi_trywait() and pthread_cond_wait(). A
+ * thread that holds the mutex while it calls the provider would wait for itself, so watchers give such signals: they
+ * hold no lock meanwhile, and give up when they must end (`stop`). The thread that closes the member may also hold the
+ * mutex of a set (`closes`).
  */
 static void signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
 {
@@ -114,7 +113,7 @@ void shmcma_wait_signal(struct shmcma_wait *wait)
 	shmcma_wait_signal_until(wait, NULL);
 }
 
-/* A set's waiters find one queue signalled, and the first of them takes that away: the others go by `told`. */
+/* The first waiter of a set that finds the signalled queue consumes the signal; `told` ends the other waits. */
 void shmcma_wait_signal_all(struct shmcma_wait *wait)
 {
 	if (wait->set)
@@ -122,7 +121,7 @@ void shmcma_wait_signal_all(struct shmcma_wait *wait)
 	shmcma_wait_signal(wait);
 }
 
-/* fi_poll(3). There is one descriptor, which never changes: change_index is none that an application begins with. */
+/* fi_poll(3). There is one descriptor, which never changes: no application begins with this change_index. */
 static int show_pollfd(const struct shmcma_wait *wait, struct fi_wait_pollfd *shown)
 {
 	size_t room = shown->nfds;

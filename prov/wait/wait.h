@@ -7,61 +7,66 @@
 
 #include "wait/lock.h"
 
-/* Is it waited for by a descriptor? */
+/* Tells whether threads wait for it with a descriptor. */
 static inline bool shmcma_wait_has_pipe(const struct shmcma_wait *wait)
 {
 	return wait->obj == FI_WAIT_FD || wait->obj == FI_WAIT_POLLFD;
 }
 
-/* -FI_EMFILE... `set`: with FI_WAIT_SET, see shmcma_wait_check(). `ops`: of a member of a set, or of a domain. */
+/*
+ * Errors: -FI_EMFILE... `set`: with FI_WAIT_SET, see shmcma_wait_check(). `ops`: of a member of a set, or of a domain.
+ */
 int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid_wait *set,
 		     const struct shmcma_wait_ops *ops);
 /*
- * Its object is complete: from now on threads that wait for a set look at it, with FI_WAIT_SET. Those that sleep
- * already are woken for that. Until shmcma_wait_fini().
+ * Called when the object is complete. With FI_WAIT_SET, threads that wait for the set look at the object from now on,
+ * until shmcma_wait_fini(); this wakes threads that sleep already.
  */
 void shmcma_wait_join(struct shmcma_wait *wait);
-/* Nobody waits for it, but maybe for its set. Before anything that a look at its object needs is taken away. */
+/*
+ * Called first when the object closes, while a look at the object still works. No thread waits for the object, but
+ * threads may wait for its set.
+ */
 void shmcma_wait_fini(struct shmcma_wait *wait);
-/* In a child that has inherited it. */
+/* In a child of fork(2) that has inherited it. */
 void shmcma_wait_forked(struct shmcma_wait *wait);
 
 /*
- * fi_control(): FI_GETWAIT, FI_GETWAITOBJ. -FI_ENODATA: it has none to show; -FI_ETOOSMALL: FI_WAIT_POLLFD, of more
- * descriptors than there is room for; -FI_ENOSYS: another command.
+ * fi_control(): FI_GETWAIT, FI_GETWAITOBJ. -FI_ENODATA: it has none to show; -FI_ETOOSMALL: FI_WAIT_POLLFD, and the
+ * array has no space for the descriptor; -FI_ENOSYS: another command.
  */
 int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
 
-/* There may be something, look. Any thread, any lock; without any, and without its mutex, if it has a condition. */
+/*
+ * Makes waiters look. Any thread, with any lock held. For an object with a condition: without any lock, and without its
+ * mutex.
+ */
 void shmcma_wait_signal(struct shmcma_wait *wait);
 
 /*
- * The same, for the signals that are given in place of another thread: given up when `stop` is set, as the holder of
- * the application's mutex may wait for that. NULL: never.
+ * The same in place of another thread: gives up when `stop` is set, because the holder of the application's mutex may
+ * wait for that. NULL: never.
  */
 void shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop);
 
-/* So for all threads that wait for it, or for its set, in calls: each of these calls returns. */
+/* The same, and each call that waits for the object or its set returns. */
 void shmcma_wait_signal_all(struct shmcma_wait *wait);
 
 /*
- * A queue or a counter that was found to have nothing: sleep until it may have, or until `end` (ns of
- * CLOCK_MONOTONIC, INT64_MAX: none). `found`: what the counter was then (struct sc_cntr), or the signal that the wait
- * for the queue knows of (unsigned int). 0: look, -FI_EINTR: a signal; -FI_EAGAIN: look, and tell the application: it
- * may be able to send now.
+ * Sleeps on a queue or a counter that has nothing, until it may have something, or until `end` (ns of CLOCK_MONOTONIC,
+ * INT64_MAX: none). `found`: the value of the counter (struct sc_cntr), or the signal of the queue (unsigned int), that
+ * the caller knows. 0: look again; -FI_EINTR: a signal; -FI_EAGAIN: look, then return to the application, which may be
+ * able to send now.
  */
 int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end);
 
-/*
- * A counter has changed, and one thread is told of it, by which it is told: threads that sleep for it have to look,
- * too.
- */
+/* Makes all threads that sleep on a changed counter look, before one of them is told and so clears the change. */
 void shmcma_wait_told_locked(struct shmcma_wait *wait);
 
-/* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; others: it cannot be waited for just now. */
+/* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; -FI_EINVAL: it has no wait object. */
 int shmcma_wait_try(struct shmcma_wait *wait);
 
-/* A thread has looked at it again: nobody is signalled any more, unless others sleep, or may. With its lock. */
+/* A thread has looked at it again: disarms it, unless other threads sleep on it, or may. With its lock. */
 void shmcma_wait_rise_slow(struct shmcma_wait *wait);
 static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 {
@@ -69,47 +74,46 @@ static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 		shmcma_wait_rise_slow(wait);
 }
 
-/* Of each domain: see struct shmcma_unlock_hook. */
 extern const struct shmcma_unlock_hook shmcma_wait_unlock_hook;
 
 /*
- * An endpoint has been enabled, or closes: those who wait under its lock are to look, and to wait for others, once
- * the lock is let go.
+ * An endpoint has been enabled, or closes: when the lock is released, threads that wait under it look again, then wait
+ * for the new set of endpoints.
  */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep);
 
 /*
- * fi_join, which is reported to an event queue, goes on with messages to an endpoint of the core. All with the
+ * fi_join, which reports to an event queue, makes progress by messages to an endpoint of the core. All with the
  * domain's lock.
  */
-/* It begins: its end can be told without taking the application's mutex then. -FI_EAGAIN. */
+/* Called when it begins, so that its end is signalled without the application's mutex. -FI_EAGAIN: no watcher. */
 int shmcma_wait_join_locked(struct shmcma_wait *wait, struct shmcma_coll *coll);
-/* It has ended, and the queue says so. */
+/* Called when it has ended and the queue has the event. */
 void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *coll);
-/* That queue was found empty; as sc_ep_rest(). */
+/* Called when the queue was found empty; returns as sc_ep_rest(). */
 int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
 				  struct shmcma_domain *domain, int64_t *limit);
 
 /*
- * The thread of a domain, which has polled all of it and found nothing: 0, it may sleep on these words until then,
- * and is told (shmcma_progress.wait) when something begins that goes on with polls; -FI_EAGAIN: there is something
- * to do. With the domain's lock.
+ * Called by the thread of a domain, which has polled all of it and found nothing. 0: it may sleep on these words until
+ * `limit`, and operations that need polls signal it (shmcma_progress.wait); -FI_EAGAIN: there is something to do. With
+ * the domain's lock.
  */
 struct shmcma_rest {
 	struct sc_sleep sleeps[SC_SLEEPS_MAX];
 	int count;
 	int64_t limit;
-	bool watched; /* by the caller: to have one word only, which watchers change */
+	bool watched; /* set by the caller: one word only, which watchers change */
 };
 int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest);
 
-/* Milliseconds of an fi_* call, negative: for ever; as the end of the wait. */
+/* Returns the end of a wait of `timeout` ms; negative: no end. */
 int64_t shmcma_wait_end(int timeout);
 
 /* ---- waitset.c ------------------------------------------------------------------------------- */
 
 /*
- * May such an object be asked for? -FI_EINVAL: there is none such, or a wait set is asked for, and that is none of the
+ * Tells whether an object may have this wait object. -FI_EINVAL: it does not exist, or `set` is no wait set of the
  * fabric.
  */
 int shmcma_wait_check(const struct shmcma_fabric *fabric, enum fi_wait_obj obj, const struct fid_wait *set);

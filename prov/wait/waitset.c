@@ -3,21 +3,21 @@
  * waitset.c: fid_wait: a wait object that completion queues, counters and event queues of one fabric share
  * (FI_WAIT_SET).
  *
- * A set is one more struct shmcma_wait, without a domain. Its members signal it as they signal themselves
- * (shmcma_wait_signal()), so a thread that sleeps on the set sleeps on one futex, or with one object of the system.
- * Before that every member is looked at and armed, as fi_trywait() does.
+ * A set is one more struct shmcma_wait, without a domain. Its members signal it together with themselves
+ * (shmcma_wait_signal()), so a thread that sleeps on the set sleeps on one futex, or on one system wait object. Before
+ * that it looks at every member and arms it, like fi_trywait().
  *
- * Members that a set's waiters in fi_wait() have armed stay armed while they sleep, also when other threads read the
- * members. So do members that fi_trywait() has armed, until a signal has been given.
+ * Members that waiters in fi_wait() have armed stay armed while these sleep, even if other threads read the members.
+ * Members that fi_trywait() has armed stay armed until a signal is given.
  *
- * Any thread. The list of members has a lock of its own, around those of the members; a signal takes none.
+ * Any thread. The list of members has a lock of its own, taken before the locks of the members; a signal takes none.
  */
 #include "wait/wait.h"
 
 #include <sched.h>
 #include <stdlib.h>
 
-/* A signal that another thread has not seen yet was for what may be of members that are not tried: given once more. */
+/* A signal that another thread has not seen yet may be of a member that is not tried here, so it is given again. */
 static int try_all(struct shmcma_wait *wait)
 {
 	struct shmcma_wait_set *set = container_of(wait, struct shmcma_wait_set, wait);
@@ -49,7 +49,7 @@ static int rest(struct shmcma_wait_set *set, uint32_t seen, int64_t end)
 	return 0;
 }
 
-/* Until a member has something: then 0, also when another thread takes that away. */
+/* Returns 0 when a member has something, even if another thread takes that away. */
 static int wait_counted(struct shmcma_wait_set *set, int64_t end)
 {
 	unsigned int told = atomic_load(&set->wait.told);
@@ -69,7 +69,6 @@ static int wait_counted(struct shmcma_wait_set *set, int64_t end)
 	}
 }
 
-/* Counted among the sleepers before the members are tried, and armed. */
 SHMCMA_CALL(int, set_wait, struct fid_wait *fid, int timeout)
 {
 	struct shmcma_wait_set *set = set_of(&fid->fid);

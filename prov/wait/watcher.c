@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * watcher.c: the thread that sleeps for those who wait for an endpoint with an object of the system.
+ * watcher.c: the thread that sleeps on an endpoint for threads that wait with a system wait object; see armed.c.
  *
- * An endpoint of the core that is waited for has one watcher. It sleeps on the endpoint's futex, makes no progress, takes
- * no lock of the domain, and signals the objects that listen (shmcma_wait_signal_until()). The first wait that needs it
- * starts it; it ends with its endpoint. In a child of fork(2) it does not run.
+ * It signals the objects that listen (shmcma_wait_signal_until()), and ends with its endpoint. It does not run in a
+ * child of fork(2).
  *
- * Lock: a watcher's own, below all of the domain; it is not held during a signal. Changes of which endpoint has a watcher
- * are made with the domain's locks.
+ * Lock: a watcher's own lock comes after all of the domain; a signal does not hold it. A thread that gives an endpoint
+ * a watcher, or ends it, holds the domain's locks.
  */
 #define _GNU_SOURCE 1
 #include "wait/watcher.h"
@@ -24,21 +23,24 @@
 struct shmcma_watcher {
 	struct sc_ep *core;
 	pthread_t thread;
-	uint32_t heard; /* wakes before it began */
-	uint64_t round; /* the thread's alone; from 1 on */
+	uint32_t heard; /* count of wakes before it began */
+	uint64_t round; /* only the thread uses it; from 1 on */
 	atomic_bool stop;
-	_Atomic int64_t limit; /* to be signalled then, whatever comes; INT64_MAX: need not be */
-	pid_t made_by;	       /* pid: a forked child has no such thread */
-	pthread_mutex_t lock;  /* guards the rest */
+	_Atomic int64_t limit; /* ns: it signals then in any case; INT64_MAX: never */
+	pid_t made_by;	       /* a child of fork(2) does not run the thread */
+	pthread_mutex_t lock;  /* guards the following fields */
 	struct watched {
 		struct shmcma_wait *wait;
-		uint64_t round; /* it was asked in */
+		uint64_t round; /* the round that looked at it last */
 	} * waits;
 	size_t count, capacity;
-	const struct shmcma_wait *signals; /* just now, without the lock */
+	const struct shmcma_wait *signals; /* the object that it signals now, without the lock */
 };
 
-/* Each is asked once in a round: one that listens again by then does so for the next wake. */
+/*
+ * Finds the next object to signal. A round looks at each object once: an object that listens again in the meantime
+ * waits for the next wake.
+ */
 static struct shmcma_wait *next_to_signal(struct shmcma_watcher *watcher)
 {
 	struct shmcma_wait *next = NULL;
@@ -148,7 +150,10 @@ static bool add(struct shmcma_watcher *watcher, struct shmcma_wait *wait)
 	return known;
 }
 
-/* A child may have its parent's pid, in a namespace of its own; and one of clone(2) is not known to be one. */
+/*
+ * Two tests: a child in its own pid namespace may have its parent's pid, and a child of clone(2) is not marked as
+ * forked.
+ */
 static bool runs_here(const struct shmcma_watcher *watcher, const struct shmcma_domain *domain)
 {
 	return watcher->made_by == getpid() && !shmcma_is_forked(&domain->fid.fid);
@@ -157,12 +162,12 @@ static bool runs_here(const struct shmcma_watcher *watcher, const struct shmcma_
 void shmcma_watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait *wait)
 {
 	if (!watcher || !runs_here(watcher, wait->domain))
-		return; /* its lock may have been held by a thread that is not in this child */
+		return; /* a thread that is not in this child may have held its lock */
 	pthread_mutex_lock(&watcher->lock);
 	for (size_t i = 0; i < watcher->count; i++)
 		if (watcher->waits[i].wait == wait)
 			watcher->waits[i--] = watcher->waits[--watcher->count];
-	while (watcher->signals == wait) { /* it gives up, see lock_until() */
+	while (watcher->signals == wait) { /* it gives up, see lock_until() in wait.c */
 		pthread_mutex_unlock(&watcher->lock);
 		sched_yield();
 		pthread_mutex_lock(&watcher->lock);
@@ -194,7 +199,6 @@ void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma
 	free(watcher);
 }
 
-/* The watcher is to signal by then. One that is sleeping for longer is stirred. */
 void shmcma_watcher_limit(struct shmcma_watcher *watcher, int64_t limit)
 {
 	int64_t old = atomic_load(&watcher->limit);

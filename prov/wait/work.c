@@ -2,15 +2,15 @@
 /*
  * work.c: operations that wait until a counter has reached a threshold (fi_trigger(3)), and are posted then.
  *
- * Each counter has a list of the operations that wait for it, by threshold, and in the order of submission within one.
- * They are posted in that order: an operation that finds no room (-EAGAIN) stays first and is tried again with the next
- * progress. shmcma_work_run_locked() runs after each round of progress and each change of a counter by the
- * application; a counter that rises in a data call is seen by the next round, or at the end of the call if the domain's
- * thread sleeps, which makes rounds else.
+ * Each counter has a list of the operations that wait for it, sorted by threshold, then in the order of submission.
+ * They are posted in that order: an operation that finds no space (-EAGAIN) stays first, and the next progress tries it
+ * again. shmcma_work_run_locked() runs after each round of progress and each change of a counter by the application.
+ * The next round sees a counter that rises in a data call. If the domain's thread sleeps, and so makes no rounds, the
+ * end of the call sees it.
  *
- * All under the domain's lock, of which there is one from the first of them on (lock.h). A waiting operation keeps its
- * counters from being closed (refs); once it is posted the core knows the completion counter by its address, hence
- * shmcma_cntr.lent.
+ * All calls hold the domain's lock, which is the only one from the first such operation on (lock.h). A waiting
+ * operation keeps its counters from being closed (refs). Once it is posted, the core knows the completion counter by
+ * its address: see shmcma_cntr.lent.
  */
 #include "wait/work.h"
 
@@ -61,7 +61,6 @@ static void forget_locked(struct shmcma_work *work)
 	shmcma_work_free(work);
 }
 
-/* Forgets the waiting operations of the domain for which `is_meant` says true; returns their number. */
 int shmcma_work_forget_all_locked(struct shmcma_domain *domain,
 			     bool (*is_meant)(const struct shmcma_work *work, const void *by),
 			     const void *by)
@@ -86,7 +85,7 @@ int shmcma_work_forget_all_locked(struct shmcma_domain *domain,
 
 /* ---- when it is due -------------------------------------------------------------------------- */
 
-/* fi_trigger(3): deferred work counts errors as well. */
+/* fi_trigger(3): for deferred work, errors count as well. */
 static bool is_due(const struct shmcma_work *work)
 {
 	const struct sc_cntr *count = &work->cntr->count;
@@ -105,7 +104,7 @@ static struct shmcma_work *due_locked(struct shmcma_cntr *cntr)
 	return NULL;
 }
 
-/* It cannot be posted, or is called back: for the application it ends like any other that has failed. */
+/* Reports an operation that is cancelled or cannot be posted, like any failed operation. */
 static void fail_locked(struct shmcma_work *work, int error)
 {
 	struct shmcma_ep *ep = work->ep;
@@ -123,7 +122,7 @@ static void fail_locked(struct shmcma_work *work, int error)
 		sc_comp_ring_put_slow(&cq->queue, &comp);
 }
 
-/* True: something has been posted, or has failed. */
+/* Returns whether an operation was posted, or has failed. */
 static bool run_cntr_locked(struct shmcma_cntr *cntr)
 {
 	struct shmcma_work *work;
@@ -142,7 +141,7 @@ static bool run_cntr_locked(struct shmcma_cntr *cntr)
 	return moved;
 }
 
-/* An operation that is posted may end at once and be the one that another waits for: then all are looked at again. */
+/* A posted operation may end at once and raise another's counter: then all counters are looked at again. */
 void shmcma_work_run_locked(struct shmcma_domain *domain)
 {
 	struct shmcma_cntr *cntr = domain->triggers;

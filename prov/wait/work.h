@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* work.h: operations that wait for a counter (work.c). All with the domain's lock. */
+/* work.h: operations that wait for a counter (work.c). All calls hold the domain's lock. */
 #ifndef SHMCMA_WORK_H
 #define SHMCMA_WORK_H
 
 #include "wait/state.h"
 
-/* Elements that an operation names, copied; with their bytes if these are injected. */
+/* A copy of the vector of an operation; for an injected payload also of its bytes. */
 struct shmcma_vector {
 	struct iovec iov[SC_IOV_MAX];
 	void *bytes;
@@ -13,11 +13,11 @@ struct shmcma_vector {
 
 struct shmcma_work {
 	struct shmcma_work *next; /* shmcma_cntr.works */
-	struct shmcma_cntr *cntr; /* which it waits for */
+	struct shmcma_cntr *cntr; /* the counter that it waits for */
 	uint64_t threshold;
 	const struct fi_deferred_work *deferred; /* NULL: an operation with FI_TRIGGER */
-	struct shmcma_cntr *done;		 /* completion counter, or the one to add to; NULL: none */
-	int (*post)(struct shmcma_work *work);	 /* negative errno; -EAGAIN: again later */
+	struct shmcma_cntr *done;		 /* completion counter, or the one to change; NULL: none */
+	int (*post)(struct shmcma_work *work);	 /* negative errno; -EAGAIN: try again later */
 
 	/* operations of an endpoint */
 	struct shmcma_ep *ep;
@@ -32,13 +32,13 @@ struct shmcma_work {
 		struct sc_recv recv;
 		struct sc_rma rma;
 		struct sc_atomic atomic;
-		uint64_t value; /* of counter operations */
+		uint64_t value; /* of operations on counters */
 	};
 	struct shmcma_vector iov, compare, result;
 	struct sc_remote remote[SC_REMOTE_MAX];
 };
 
-/* It waits, and keeps its counters open; its own memory goes with it. */
+/* Adds it to its counter's list, which keeps its counters open. */
 void shmcma_work_insert_locked(struct shmcma_work *work);
 void shmcma_work_free(struct shmcma_work *work);
 
@@ -50,12 +50,12 @@ int shmcma_work_forget_all_locked(struct shmcma_domain *domain,
 /* fi_cancel(): one triggered operation with that context ends with ECANCELED. -FI_ENOENT: there is none. */
 int shmcma_work_cancel_locked(struct shmcma_ep *ep, const void *context);
 
-/* The endpoint closes: operations that wait to be posted to it are forgotten. */
+/* Forgets the operations that wait to be posted to an endpoint that closes. */
 void shmcma_work_forget_locked(struct shmcma_ep *ep);
 
-/* Post what waits for counters that have got there by now. */
+/* Posts the operations whose counters have reached their thresholds. */
 void shmcma_work_run_locked(struct shmcma_domain *domain);
-/* Is there something that could not be posted, for want of room? */
+/* Tells whether a due operation waits because there was no space. */
 bool shmcma_work_is_due_locked(struct shmcma_domain *domain);
 
 #endif
