@@ -64,7 +64,7 @@ struct sc_source {
 	struct sc_list peers;	/* sc_peer.of_source */
 	bool named;		/* a posted receive names it, in one pass of forget.c */
 	uint32_t met;		/* its peers that are connected and not lost */
-	int error; /* SC_SOURCE_UNMET; or negative errno of the last peer that was lost or not reached: */
+	int error; /* SC_SOURCE_UNMET; 0; or negative errno of the last peer that was lost or not reached: */
 	const struct sc_peer *lost; /* that peer; NULL: it is freed */
 	char stem[SC_ADDR_STEM];
 };
@@ -126,7 +126,7 @@ struct sc_peer_bounce {
 	struct sc_list borrower; /* sc_ep.borrowers: the peer has loans */
 	uint64_t looked_at;	 /* tx.head when buffers were last short, */
 	uint32_t looks;		 /* and how often they were short at that head */
-	bool is_behind;		 /* the peer had more than the last message to read; see bounce.c */
+	bool is_behind;		 /* the peer had more than the last message to read; see record.h */
 	uint32_t rendezvous;	 /* rendezvous not acknowledged yet, of messages that could be eager */
 	struct sc_burst burst;	 /* such messages */
 };
@@ -221,7 +221,7 @@ struct sc_peer_xfer {
 	uint32_t missed_index,
 		missed_generation; /* of a share that the peer had not come to in time; 0: none */
 	uint32_t looks;		   /* looks in vain for the peer's last chunks */
-	uint64_t seen;		   /* given up: when the peer was last seen to run (ns), and how often */
+	uint64_t seen;		   /* given up: the last look at whether the peer runs (ns); looks in a row that saw it run */
 	uint32_t runs;
 	bool copies_not; /* the peer has said that it cannot copy along */
 };
