@@ -8,6 +8,7 @@
 #define SPECIAL_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -20,49 +21,52 @@
 
 enum special_kind { SPECIAL_REFUSED, SPECIAL_SECRET, SPECIAL_KINDS };
 
-/* Refused by the two calls. */
-static struct iovec special_refused;
-static unsigned int special_failures; /* so often */
+/* The memory that is mapped; the two calls refuse it, unless the kernel does. */
+static struct iovec special_memory;
+static bool special_refused;
+static unsigned int special_failures; /* calls that have failed for it */
 
-static inline int special_touches(const struct iovec *remote, unsigned long count)
+static inline bool special_touches(const struct iovec *remote, unsigned long count)
 {
-	uintptr_t first = (uintptr_t)special_refused.iov_base, end = first + special_refused.iov_len;
+	uintptr_t first = (uintptr_t)special_memory.iov_base, end = first + special_memory.iov_len;
 
 	for (unsigned long i = 0; i < count; i++)
 		if ((uintptr_t)remote[i].iov_base < end &&
 		    (uintptr_t)remote[i].iov_base + remote[i].iov_len > first)
-			return 1;
-	return 0;
+			return true;
+	return false;
 }
 
-static inline ssize_t special_result(ssize_t result)
+/* Other memory does not count: the thread that looks after dead processes asks for memory that may be gone. */
+static inline ssize_t special_call(long call, pid_t pid, const struct iovec *iov[2],
+				   const unsigned long count[2], unsigned long flags)
 {
-	special_failures += result < 0 && errno == EFAULT;
+	bool touches = special_touches(iov[1], count[1]);
+	ssize_t result = -1;
+
+	if (touches && special_refused)
+		errno = EFAULT;
+	else
+		result = syscall(call, pid, iov[0], count[0], iov[1], count[1], flags);
+	special_failures += touches && result < 0 && errno == EFAULT;
 	return result;
 }
 
 ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long local_count,
 			 const struct iovec *remote, unsigned long remote_count, unsigned long flags)
 {
-	if (special_touches(remote, remote_count)) {
-		errno = EFAULT;
-		return special_result(-1);
-	}
-	return special_result(syscall(SYS_process_vm_readv, pid, local, local_count, remote, remote_count, flags));
+	return special_call(SYS_process_vm_readv, pid, (const struct iovec *[]){ local, remote },
+			    (const unsigned long[]){ local_count, remote_count }, flags);
 }
 
 ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned long local_count,
 			  const struct iovec *remote, unsigned long remote_count, unsigned long flags)
 {
-	if (special_touches(remote, remote_count)) {
-		errno = EFAULT;
-		return special_result(-1);
-	}
-	return special_result(
-		syscall(SYS_process_vm_writev, pid, local, local_count, remote, remote_count, flags));
+	return special_call(SYS_process_vm_writev, pid, (const struct iovec *[]){ local, remote },
+			    (const unsigned long[]){ local_count, remote_count }, flags);
 }
 
-/* MAP_FAILED: this kernel has no such memory. Not more than one at a time of those that are refused. */
+/* MAP_FAILED: this kernel has no such memory. One at a time. */
 static inline uint8_t *special_map(enum special_kind kind, size_t size)
 {
 	int fd = kind == SPECIAL_SECRET ? (int)syscall(SYS_memfd_secret, 0) : -1;
@@ -74,15 +78,16 @@ static inline uint8_t *special_map(enum special_kind kind, size_t size)
 		mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (fd >= 0)
 		close(fd);
-	if (kind == SPECIAL_REFUSED)
-		special_refused = (struct iovec){ mapped, size };
+	if (mapped != MAP_FAILED)
+		special_memory = (struct iovec){ mapped, size };
+	special_refused = kind == SPECIAL_REFUSED;
 	special_failures = 0;
 	return mapped;
 }
 
 static inline void special_unmap(uint8_t *mapped, size_t size)
 {
-	special_refused.iov_len = 0;
+	special_memory.iov_len = 0;
 	munmap(mapped, size);
 }
 
