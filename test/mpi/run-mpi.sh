@@ -13,6 +13,7 @@
 #   rdma       osc rdma over btl ofi, which takes a BTL only if osc_rdma_btls names it. Messages go
 #              by pml ob1 over the same BTL (btl_ofi_mode 2: both one- and two-sided)
 #   mixed      osc rdma over btl ofi, messages by pml cm over mtl ofi: two endpoints in a process
+#   file       what etc/openmpi-mca-params.conf says
 #
 # Prints "PASS name" or "FAIL name" for each run, and last "N passed, M failed". With names
 # (p2p-2, coll-4, p2p-nocma-2, ...) makes these runs only. Exit: 0, 1, or 77 (skipped).
@@ -170,6 +171,10 @@ enter()
 	case $1 in
 	nocma) export FI_SHMCMA_CMA=0 ;;
 	strict) export FI_SHMCMA_RMA=strict ;;
+	file)
+		unset FI_PROVIDER # the file names it
+		export OMPI_MCA_mca_base_param_files="$here/../../etc/openmpi-mca-params.conf"
+		;;
 	esac
 }
 
@@ -195,6 +200,10 @@ run()
 		;;
 	rdma) options=$rdma ;;
 	mixed) options=$mixed ;;
+	file)
+		onesided=
+		options="--mca orte_base_help_aggregate 1" # the file says all that matters
+		;;
 	esac
 	[ -n "$options" ] || return
 	# shellcheck disable=SC2086
@@ -248,6 +257,7 @@ for ranks in 2 4; do
 	run osc-mixed "$ranks" mixed normal "$(program osc)"
 done
 if [ "$provider" = shmcma ]; then
+	run p2p-file 2 file file "$(program p2p)"
 	run p2p-nocma 2 messages nocma "$(program p2p)"
 	run p2p-nocma 4 messages nocma "$(program p2p)"
 	run osc-rdma-nocma 2 rdma nocma "$(program osc)"
