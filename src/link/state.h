@@ -587,6 +587,15 @@ static inline uint32_t sc_burst_add(struct sc_burst *burst, const struct sc_ep *
 	return burst->count++;
 }
 
+/* After so many operations without a poll, others are likely to follow. */
+#define SC_BURST_STREAM_MIN 4
+
+/* Tells whether the last operation was one of a stream. */
+static inline bool sc_burst_is_stream(const struct sc_burst *burst)
+{
+	return burst->count > SC_BURST_STREAM_MIN;
+}
+
 /* Begins work that polls continue: puts its entry into that list, if it is in none. */
 static inline void sc_ep_begin(struct sc_ep *ep, enum sc_work work, struct sc_list *entry)
 {

@@ -133,17 +133,13 @@ static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
 	return (first * (write + read) + (size - first) * (write > read ? write : read)) / 1000;
 }
 
-/* After so many messages, the peer can probably copy others together with the next one. */
-#define STREAM_MIN 4
-
 /*
  * Tells whether the message is one of several that the peer copies in one call: they are sent without a poll between,
  * or so many rendezvous messages are not acknowledged yet.
  */
-static bool is_of_stream(struct sc_peer *peer)
+static bool is_of_stream(const struct sc_peer *peer)
 {
-	return sc_burst_add(&peer->bounce.burst, peer->ep) >= STREAM_MIN ||
-	       peer->bounce.rendezvous >= STREAM_MIN;
+	return sc_burst_is_stream(&peer->bounce.burst) || peer->bounce.rendezvous >= SC_BURST_STREAM_MIN;
 }
 
 /*
@@ -153,16 +149,15 @@ static bool is_of_stream(struct sc_peer *peer)
 uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_t size,
 			 struct sc_route_costs *costs)
 {
-	uint64_t write = peer->bounce.fill.write_cost, read = peer->bounce.fill.read_cost;
 	uint32_t together = 1;
 
 	*costs = (struct sc_route_costs){ 0 };
 	if (size <= SC_INJECT_MAX || !peer->ep->config.eager_adapts || peer->rma.fetch == SC_FETCH_NO ||
-	    !read)
+	    !peer->bounce.fill.read_cost)
 		return 0;
 	costs->buffers_ns = bounce_ns(peer, size);
 	if (is_of_stream(peer)) {
-		costs->buffers_ns = size * (write > read ? write : read) / 1000;
+		costs->buffers_ns = size * peer->bounce.fill.stream_cost / 1000;
 		if (size >= peer->ep->config.share_min && !peer->writes_fail)
 			size /= 2;
 		together = sc_cma_together(send->iov_count, size);

@@ -7,6 +7,14 @@
 #include "link/state.h"
 #include "msg/txop.h"
 
+/* A message that may go through buffers begins: it counts as one of a burst, and the way of filling follows from that. */
+static inline void sc_bounce_begin(struct sc_peer *peer)
+{
+	(void)sc_burst_add(&peer->bounce.burst, peer->ep);
+	sc_fill_choose(&peer->bounce.fill,
+		       sc_burst_is_stream(&peer->bounce.burst) ? SC_FILL_STREAM : SC_FILL_ALONE);
+}
+
 /*
  * Returns the buffers that eager messages leave to pieces, which have no other way, and to the ring of the peer, which
  * overflows into them if the peer does not poll: the more buffers a peer has, the more are left. Of 88 it has 48 at

@@ -179,6 +179,7 @@ static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send 
 {
 	if (size <= TWO_LINES && size <= peer->ep->config.inline_max)
 		return send_two_lines(peer, send, (uint32_t)size);
+	sc_bounce_begin(peer);
 	if (sc_bounce_has_return(peer, size, 1))
 		return sc_bounce_send_return(peer, send, (uint32_t)size);
 	if (size <= peer->ep->config.inline_max &&
@@ -235,6 +236,8 @@ static uint32_t facts_of(struct sc_peer *peer, const struct sc_send *send, size_
 
 	if (size <= ep->config.inline_max)
 		facts |= SC_FACT_RECORD | (size < ep->buffer_end ? SC_FACT_BUFFER : 0);
+	if (size > TWO_LINES)
+		sc_bounce_begin(peer);
 	if (size <= ep->config.eager_max)
 		facts |= SC_FACT_BUFFERS | sc_bounce_costs(peer, send, size, costs);
 	return facts | (peer->bounce.is_behind ? SC_FACT_BEHIND : 0);

@@ -112,6 +112,8 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 		flags |= op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
 	}
 	if (put && bounced) {
+		sc_fill_choose(&peer->bounce.fill,
+			       sc_burst_is_stream(&peer->rma.burst) ? SC_FILL_STREAM : SC_FILL_ALONE);
 		sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, 0, size }, record->bufs);
 	} else if (put) {
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);

@@ -39,8 +39,6 @@
 
 /* Pending operations with one peer. */
 #define OPS_MAX 1024
-/* So many puts and gets without a poll between make more of them likely. */
-#define STREAM_MIN 4
 
 /* ---- what is known --------------------------------------------------------------------------- */
 
@@ -226,10 +224,10 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	facts = (rma->remote_count == 1 ? SC_FACT_ONE_RANGE : 0) | (injects ? SC_FACT_INJECTED : 0);
 	/* the first operations of a likely stream, if delegated, would draw the others after them */
 	if (peer->rma.burst.poll != ep->polls)
-		peer->rma.streamed = peer->rma.burst.count > STREAM_MIN;
+		peer->rma.streamed = sc_burst_is_stream(&peer->rma.burst);
 	if (__builtin_expect(peer->rma.streamed, 0))
 		facts |= SC_FACT_LIKELY;
-	if (__builtin_expect(sc_burst_add(&peer->rma.burst, ep) >= STREAM_MIN, 0))
+	if (__builtin_expect(sc_burst_add(&peer->rma.burst, ep) >= SC_BURST_STREAM_MIN, 0))
 		facts |= SC_FACT_STREAM;
 	way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs), &costs);
 	ret = way == SC_WAY_DELEGATED ? sc_delegate_post(peer, rma, size) : 1;

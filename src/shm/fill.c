@@ -84,7 +84,7 @@ void sc_fill_init(struct sc_fill *fill, enum sc_fill_way way)
 		return;
 	fill->pause = 0;
 	if (way != SC_FILL_STREAMED || STREAMS)
-		fill->way = fill->best = way;
+		fill->way = fill->best[SC_FILL_ALONE] = fill->best[SC_FILL_STREAM] = way;
 }
 
 static void copy(enum sc_fill_way way, void *to, const void *from, size_t size)
@@ -126,22 +126,37 @@ static void copy_timed(struct sc_fill *fill, void *to, const void *from, size_t 
 		fill->costs.large[fill->way] = (uint32_t)cost;
 }
 
-/* Plain stores: the reader gets its lines back from this cache as fast as the stores got them from the reader's. */
+/*
+ * The reader gets lines from the writer's cache in half of the time that the stores needed to get them from the reader's:
+ * docs/MEASUREMENTS.md, "Cost of reading".
+ */
 static uint32_t read_cost(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way way)
 {
-	return way == SC_FILL_STREAMED ? FROM_MEMORY : costs[SC_FILL_CACHED];
+	return way == SC_FILL_STREAMED ? FROM_MEMORY : costs[SC_FILL_CACHED] / 2;
 }
 
-static uint64_t cost_of(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way way)
+/*
+ * In a stream non-temporal stores and the reads of what was stored before overlap, so the slower decides. Plain stores
+ * and reads wait for each other's lines, in a stream as well.
+ */
+static uint64_t cost_of(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_use use, enum sc_fill_way way)
 {
-	return costs[way] == UINT32_MAX ? UINT64_MAX : (uint64_t)costs[way] + read_cost(costs, way);
+	uint64_t write = costs[way], read = read_cost(costs, way);
+
+	if (costs[way] == UINT32_MAX)
+		return UINT64_MAX;
+	if (use == SC_FILL_STREAM && way == SC_FILL_STREAMED)
+		return write > read ? write : read;
+	return write + read;
 }
 
-enum sc_fill_way sc_fill_best(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way so_far)
+enum sc_fill_way sc_fill_best(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_use use,
+			      enum sc_fill_way so_far)
 {
 	enum sc_fill_way other = so_far == SC_FILL_CACHED ? SC_FILL_STREAMED : SC_FILL_CACHED;
+	uint64_t now = cost_of(costs, use, so_far);
 
-	return cost_of(costs, other) < cost_of(costs, so_far) - cost_of(costs, so_far) / 8 ? other : so_far;
+	return cost_of(costs, use, other) < now - now / 8 ? other : so_far;
 }
 
 static void try_way(struct sc_fill *fill, enum sc_fill_way way)
@@ -158,20 +173,37 @@ void sc_fill_begin_slow(struct sc_fill *fill)
 	try_way(fill, SC_FILL_CACHED);
 }
 
+/* Large fills tell the costs of both uses, if the trial has met some. */
+static void learn_costs(struct sc_fill *fill)
+{
+	const uint32_t *costs = fill->costs.large;
+	enum sc_fill_way alone = fill->best[SC_FILL_ALONE], stream = fill->best[SC_FILL_STREAM];
+
+	if (costs[SC_FILL_CACHED] == UINT32_MAX || costs[alone] == UINT32_MAX ||
+	    costs[stream] == UINT32_MAX)
+		return;
+	fill->write_cost = costs[alone];
+	fill->read_cost = read_cost(costs, alone);
+	fill->stream_cost = (uint32_t)cost_of(costs, SC_FILL_STREAM, stream);
+}
+
 static void trial_end(struct sc_fill *fill)
 {
-	enum sc_fill_way best = sc_fill_best(fill->costs.any, fill->best);
+	bool changed = false;
 
-	if (best != fill->best || fill->pause < PAUSE_MIN)
+	for (enum sc_fill_use use = SC_FILL_ALONE; use < SC_FILL_USES; use++) {
+		enum sc_fill_way best = sc_fill_best(fill->costs.any, use, fill->best[use]);
+
+		changed |= best != fill->best[use];
+		fill->best[use] = best;
+	}
+	if (changed || fill->pause < PAUSE_MIN)
 		fill->pause = PAUSE_MIN;
 	else if (fill->pause < PAUSE_MAX)
 		fill->pause *= 2;
-	if (fill->costs.large[SC_FILL_CACHED] != UINT32_MAX && fill->costs.large[best] != UINT32_MAX) {
-		fill->write_cost = fill->costs.large[best];
-		fill->read_cost = read_cost(fill->costs.large, best);
-	}
+	learn_costs(fill);
 	fill->trying = false;
-	fill->way = fill->best = best;
+	fill->way = fill->best[SC_FILL_ALONE];
 	fill->left = fill->pause;
 }
 

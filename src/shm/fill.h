@@ -35,8 +35,11 @@ struct sc_fill_costs {
 	uint32_t large[SC_FILL_WAYS]; /* of large fills only: start and end of a copy weigh little there */
 };
 
+/* A message that no other follows: its time counts. In a stream one is filled while another is read: the rate counts. */
+enum sc_fill_use { SC_FILL_ALONE, SC_FILL_STREAM, SC_FILL_USES };
+
 struct sc_fill {
-	enum sc_fill_way way, best; /* of the next fill; result of the last trial */
+	enum sc_fill_way way, best[SC_FILL_USES]; /* of the next fill; results of the last trial */
 	bool trying;
 	bool hastened;	     /* the next trial was brought forward, once, to learn the two costs below */
 	uint32_t left;	     /* fills until a trial begins, or the trial of one way ends */
@@ -45,8 +48,11 @@ struct sc_fill {
 	const void *fetched; /* the buffer that is probably filled next, */
 	size_t fetched_size; /* bytes of it that were fetched ahead; 0: none */
 	struct sc_fill_costs costs;
-	/* cost of large copies into buffers and out of them, best way, picoseconds for each byte; 0: not known */
-	uint32_t write_cost, read_cost;
+	/*
+	 * Cost of large copies, picoseconds for each byte; 0: not known. By the best way for a message alone: into buffers,
+	 * and out of them; by that for a stream: of each message.
+	 */
+	uint32_t write_cost, read_cost, stream_cost;
 };
 
 /* SC_FILL_TRIED: trials find the way. A way that this processor does not have becomes SC_FILL_CACHED. */
@@ -56,7 +62,15 @@ void sc_fill_init(struct sc_fill *fill, enum sc_fill_way way);
  * Returns the better way for both sides. `costs`: picoseconds for each byte, UINT32_MAX if not known; SC_FILL_CACHED is
  * known. `so_far` stays, if its cost is known, unless the other way is better by an eighth.
  */
-enum sc_fill_way sc_fill_best(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way so_far);
+enum sc_fill_way sc_fill_best(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_use use,
+			      enum sc_fill_way so_far);
+
+/* Before the fills of a message: takes the best way for that use. A trial goes on as it is. */
+static inline void sc_fill_choose(struct sc_fill *fill, enum sc_fill_use use)
+{
+	if (__builtin_expect(!fill->trying, 1))
+		fill->way = fill->best[use];
+}
 
 /* The cold paths: begin a trial; fill, and count the fill. */
 void sc_fill_begin_slow(struct sc_fill *fill);

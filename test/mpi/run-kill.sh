@@ -129,7 +129,9 @@ kill_all()
 names()
 {
 	while read -r pid; do
-		ls "/dev/shm/shmcma-$(printf %08x "$pid")"-* 2>/dev/null
+		# the uid before the pid; in a user namespace it is not told
+		ls "/dev/shm/shmcma-$(printf %08x "$(id -u)")-$(printf %08x "$pid")"-* \
+			"/dev/shm/shmcma-ffffffff-$(printf %08x "$pid")"-* 2>/dev/null
 	done <"$work/$1.pids"
 }
 

@@ -244,6 +244,7 @@ static void set_costs(struct sc_peer *peer, uint32_t writing, uint32_t reading)
 {
 	peer->bounce.fill.write_cost = writing;
 	peer->bounce.fill.read_cost = reading;
+	peer->bounce.fill.stream_cost = writing > reading ? writing : reading;
 }
 
 /* What copies cost is known here, and who opens these may adapt to what the peer is found to take. */

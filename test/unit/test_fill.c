@@ -91,7 +91,7 @@ static unsigned int run_trial_of(struct sc_fill *fill, int64_t longer)
 
 	for (uint32_t i = 0; i < pause; i++) {
 		assert_false(fill->trying);
-		assert_int_equal(fill->way, fill->best);
+		assert_int_equal(fill->way, fill->best[SC_FILL_ALONE]);
 		sc_fill_write(fill, buffer, source, SC_FILL_MIN);
 	}
 	assert_true(fill->trying);
@@ -122,16 +122,18 @@ static void test_trials(void **state)
 	for (int i = 0; i < 100; i++)
 		sc_fill_write(&fill, buffer, source, SC_FILL_MIN - 1); /* too small to be told apart */
 	for (int i = 0; i < 8; i++) {
-		enum sc_fill_way best = fill.best;
+		enum sc_fill_way best[SC_FILL_USES] = { fill.best[0], fill.best[1] };
 		unsigned int seen;
 
 		pause = fill.pause;
 		seen = run_trial(&fill);
 		assert_true(seen & 1u << SC_FILL_CACHED);
-		assert_true(seen & 1u << fill.best);
+		assert_true(seen & 1u << fill.best[SC_FILL_ALONE] &&
+			    seen & 1u << fill.best[SC_FILL_STREAM]);
 		if (i)
-			assert_true(best == fill.best ? fill.pause >= pause : fill.pause <= pause);
-		assert_int_not_equal(fill.costs.any[fill.best], UINT32_MAX);
+			assert_true(memcmp(best, fill.best, sizeof(best)) ? fill.pause <= pause
+									  : fill.pause >= pause);
+		assert_int_not_equal(fill.costs.any[fill.best[SC_FILL_ALONE]], UINT32_MAX);
 	}
 }
 
@@ -285,26 +287,35 @@ static void test_best(void **state)
 {
 #define NO UINT32_MAX
 	static const struct {
-		uint32_t costs[SC_FILL_WAYS]; /* cached, streamed */
-		enum sc_fill_way best;
+		uint32_t costs[SC_FILL_WAYS];	     /* cached, streamed */
+		enum sc_fill_way best[SC_FILL_USES]; /* alone, in a stream */
 	} cases[] = {
-		{ { 380, 78 }, SC_FILL_STREAMED }, /* Zen 4: no last cache in common */
-		{ { 22, 72 }, SC_FILL_CACHED },	   /* one core */
-		{ { 25, 80 }, SC_FILL_CACHED },	   /* Zen 5: one last cache */
-		{ { 130, 75 }, SC_FILL_STREAMED }, /* none */
-		{ { 100, 86 }, SC_FILL_CACHED },   /* an eighth is asked for */
-		{ { 100, 84 }, SC_FILL_STREAMED },
-		{ { 60, NO }, SC_FILL_CACHED }, /* not tried */
+		{ { 380, 78 },
+		  { SC_FILL_STREAMED, SC_FILL_STREAMED } },	    /* Zen 4: no last cache in common */
+		{ { 22, 72 }, { SC_FILL_CACHED, SC_FILL_CACHED } }, /* one core */
+		{ { 25, 80 }, { SC_FILL_CACHED, SC_FILL_CACHED } }, /* Zen 5: one last cache */
+		{ { 160, 55 }, { SC_FILL_STREAMED, SC_FILL_STREAMED } }, /* none */
+		{ { 118, 145 }, { SC_FILL_CACHED, SC_FILL_STREAMED } },	 /* Xeon: a slow last cache */
+		/* an eighth is asked for: of 150, and of 150 */
+		{ { 100, 42 }, { SC_FILL_CACHED, SC_FILL_STREAMED } },
+		{ { 100, 41 }, { SC_FILL_STREAMED, SC_FILL_STREAMED } },
+		{ { 100, 132 }, { SC_FILL_CACHED, SC_FILL_CACHED } },
+		{ { 100, 131 }, { SC_FILL_CACHED, SC_FILL_STREAMED } },
+		{ { 60, NO }, { SC_FILL_CACHED, SC_FILL_CACHED } }, /* not tried */
 	};
 	static const uint32_t near[SC_FILL_WAYS] = { 99, NO };
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		assert_int_equal(sc_fill_best(cases[i].costs, SC_FILL_CACHED), cases[i].best);
-		assert_int_equal(sc_fill_best(cases[i].costs, cases[i].best), cases[i].best);
-	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (enum sc_fill_use use = SC_FILL_ALONE; use < SC_FILL_USES; use++) {
+			enum sc_fill_way best = cases[i].best[use];
+
+			assert_int_equal(sc_fill_best(cases[i].costs, use, SC_FILL_CACHED), best);
+			assert_int_equal(sc_fill_best(cases[i].costs, use, best), best);
+		}
 	/* the better so far, if it has not been tried again, is not kept */
-	assert_int_equal(sc_fill_best(near, SC_FILL_STREAMED), SC_FILL_CACHED);
+	assert_int_equal(sc_fill_best(near, SC_FILL_ALONE, SC_FILL_STREAMED), SC_FILL_CACHED);
+	assert_int_equal(sc_fill_best(near, SC_FILL_STREAM, SC_FILL_STREAMED), SC_FILL_CACHED);
 #undef NO
 }
 
