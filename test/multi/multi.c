@@ -885,6 +885,22 @@ static void close_all(struct mt_ep *ep)
 	memset(ep, 0, sizeof(*ep));
 }
 
+/* Writers: threads that are in libfabric itself, which has a lock of its own there. Readers: threads that fork. */
+static pthread_rwlock_t in_libfabric = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+pid_t mt_fork(void)
+{
+	pid_t pid;
+
+	mt_must(-pthread_rwlock_rdlock(&in_libfabric));
+	pid = fork();
+	if (pid)
+		mt_must(-pthread_rwlock_unlock(&in_libfabric));
+	else
+		in_libfabric = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+	return pid;
+}
+
 int mt_try_open(struct mt_ep *ep, const struct mt_open *open)
 {
 	static const struct mt_open plain;
@@ -894,8 +910,10 @@ int mt_try_open(struct mt_ep *ep, const struct mt_open *open)
 		open = &plain;
 	memset(ep, 0, sizeof(*ep));
 	mt_doing("opening an endpoint");
+	mt_must(-pthread_rwlock_wrlock(&in_libfabric));
 	ep->info = get_info(open);
 	mt_must(fi_fabric(ep->info->fabric_attr, &ep->fabric, NULL));
+	mt_must(-pthread_rwlock_unlock(&in_libfabric));
 	mt_must(fi_domain(ep->fabric, ep->info, &ep->domain, NULL));
 	open_around(ep, open);
 	rc = open_endpoint(ep);

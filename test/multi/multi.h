@@ -215,6 +215,11 @@ struct mt_open {
  * rank.
  */
 int mt_try_open(struct mt_ep *ep, const struct mt_open *open);
+/*
+ * fork(2) while no other thread opens an endpoint. libfabric 1.17 holds a lock in fi_getinfo and fi_fabric (fi_ini()), and
+ * a child that finds it locked waits there for ever, with each provider.
+ */
+pid_t mt_fork(void);
 void mt_open(struct mt_ep *ep, const struct mt_open *open);
 void mt_close(struct mt_ep *ep);
 

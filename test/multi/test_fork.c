@@ -795,7 +795,7 @@ static void *fork_on(void *arg)
 	pthread_barrier_wait(&forkers->begin);
 	for (int i = 0; i < FORKS / forkers->threads; i++) {
 		unsigned int child = atomic_fetch_add(&children, 1);
-		pid_t pid = fork();
+		pid_t pid = mt_fork();
 
 		mt_require(pid >= 0, "fork");
 		if (!pid) {
