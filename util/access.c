@@ -220,11 +220,27 @@ void access_check_siblings(struct finding *finding)
 	(void)waitpid(target, NULL, 0);
 }
 
+/* Tells whether the process has another /dev/shm, as in another container. False if the kernel does not tell. */
+static bool has_other_shm(pid_t pid)
+{
+	struct stat own, other;
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/root/dev/shm", (int)pid);
+	return !stat("/dev/shm", &own) && !stat(path, &other) && own.st_dev != other.st_dev;
+}
+
 void access_check_process(struct finding *finding, pid_t pid)
 {
 	int err = try_read(pid);
 
-	if (!err) {
+	if (!err && has_other_shm(pid)) {
+		finding->level = FINDING_FAULT;
+		finding_what(finding, "process %d has another /dev/shm", (int)pid);
+		finding_why(finding, "it is in another container or mount namespace");
+		finding_remedy(finding, "give both one /dev/shm (docker: --ipc=shareable and --ipc=container:NAME, or "
+					"--ipc=host)");
+	} else if (!err) {
 		finding_what(finding, "this process can read the memory of process %d", (int)pid);
 	} else if (err == ESRCH) {
 		finding->level = FINDING_FAULT;

@@ -9,7 +9,7 @@
 /* Checks it between two processes of this user, which it makes. */
 void access_check_siblings(struct finding *finding);
 
-/* Checks whether this process may read that one's. */
+/* Checks whether this process may read that one's memory, and whether both have the same /dev/shm. */
 void access_check_process(struct finding *finding, pid_t pid);
 
 #endif

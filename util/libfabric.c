@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -174,11 +175,14 @@ static int time_left(const struct timespec *end)
 	return left > 0 ? (int)left : 0;
 }
 
-/* Reads both pipes until the child has answered or ended, at most PATIENCE seconds. False: no answer. */
-static bool listen_to(const struct child *child, struct answer *answer, char log[LOG_MAX])
+/* HEARD_END: the child has ended without an answer. */
+enum heard { HEARD_NOTHING, HEARD_END, HEARD_ANSWER };
+
+/* Reads both pipes until the child has ended, at most PATIENCE seconds. */
+static enum heard listen_to(const struct child *child, struct answer *answer, char log[LOG_MAX])
 {
 	struct pollfd fds[2] = { { child->answer_fd, POLLIN, 0 }, { child->log_fd, POLLIN, 0 } };
-	bool answered = false;
+	enum heard heard = HEARD_NOTHING;
 	struct timespec end;
 	size_t used = 0;
 
@@ -186,7 +190,9 @@ static bool listen_to(const struct child *child, struct answer *answer, char log
 	end.tv_sec += PATIENCE;
 	while ((fds[0].fd >= 0 || fds[1].fd >= 0) && poll(fds, 2, time_left(&end)) > 0) {
 		if (fds[0].revents) {
-			answered = read(child->answer_fd, answer, sizeof(*answer)) == (ssize_t)sizeof(*answer);
+			heard = read(child->answer_fd, answer, sizeof(*answer)) == (ssize_t)sizeof(*answer)
+					? HEARD_ANSWER
+					: HEARD_END;
 			fds[0].fd = -1;
 		}
 		if (fds[1].revents) {
@@ -200,15 +206,20 @@ static bool listen_to(const struct child *child, struct answer *answer, char log
 		}
 	}
 	log[used] = '\0';
-	return answered;
+	return heard;
 }
 
-static void end(const struct child *child)
+/* Returns the status as of waitpid(2). Kills a child that is out of time; one that has crashed has closed its pipes. */
+static int end(const struct child *child, bool hangs)
 {
-	(void)kill(child->pid, SIGKILL);
-	(void)waitpid(child->pid, NULL, 0);
+	int status = 0;
+
+	if (hangs)
+		(void)kill(child->pid, SIGKILL);
+	(void)waitpid(child->pid, &status, 0);
 	close(child->answer_fd);
 	close(child->log_fd);
+	return status;
 }
 
 /* Tells whether FI_PROVIDER keeps libfabric from using the provider. */
@@ -276,7 +287,10 @@ static void explain_missing(struct finding *finding, const struct answer *answer
 	} else if (!*answer->file) {
 		finding_why(finding, "%s%s has no " FILE_NAME, path ? "FI_PROVIDER_PATH=" : "the directory ",
 			    path ? path : SHMCMA_SYSTEM_PROVIDER_DIR);
-		finding_remedy(finding, "set FI_PROVIDER_PATH to the directory of " FILE_NAME);
+		if (access(SHMCMA_PROVIDER_DIR "/" FILE_NAME, F_OK))
+			finding_remedy(finding, "set FI_PROVIDER_PATH to the directory of " FILE_NAME);
+		else
+			finding_remedy(finding, "export FI_PROVIDER_PATH=" SHMCMA_PROVIDER_DIR);
 	} else if (*answer->fault) {
 		finding_why(finding, "%s", answer->fault);
 		finding_remedy(finding, "install the provider again, for this libfabric");
@@ -326,15 +340,30 @@ static void show_parameters(char *log)
 	finding_show(&finding);
 }
 
-static void show_silence(const char *what, const char *why)
+/* The child has not been made, with errno, or has hung or crashed. */
+static void show_silence(bool made, int status)
 {
+	char file[PATH_LENGTH];
 	struct finding finding;
 
 	finding_init(&finding, "libfabric");
 	finding.level = FINDING_FAULT;
-	finding_what(&finding, "%s", what);
-	finding_why(&finding, "%s", why);
-	finding_remedy(&finding, "compare with FI_PROVIDER_PATH set to an empty directory; a file there may be damaged");
+	if (!made) {
+		finding_what(&finding, "libfabric was not asked for the provider");
+		finding_why(&finding, "%s", strerror(errno));
+		finding_show(&finding);
+		return;
+	}
+	finding_what(&finding, "libfabric gives no answer");
+	if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+		finding_why(&finding, "a process that asks it for the provider crashes: %s",
+			    strsignal(WTERMSIG(status)));
+	else
+		finding_why(&finding, "a process that asks it for the provider hangs or ends");
+	find_file(file);
+	if (*file)
+		finding_remedy(&finding, "%s, or the file of another provider there, may be damaged: install it again",
+			       file);
 	finding_show(&finding);
 }
 
@@ -342,18 +371,20 @@ void libfabric_check(void)
 {
 	static char log[LOG_MAX];
 	struct answer answer;
+	enum heard heard;
 	struct child child;
+	int status;
 
 	if (!start(&child)) {
-		show_silence("libfabric was not asked for the provider", strerror(errno));
+		show_silence(false, 0);
 		return;
 	}
-	if (!listen_to(&child, &answer, log)) {
-		end(&child);
-		show_silence("libfabric gives no answer", "a process that asks it for providers hangs or crashes");
+	heard = listen_to(&child, &answer, log);
+	status = end(&child, heard != HEARD_END);
+	if (heard != HEARD_ANSWER) {
+		show_silence(true, status);
 		return;
 	}
-	end(&child);
 	answer.file[PATH_LENGTH - 1] = answer.fault[PATH_LENGTH - 1] = '\0';
 	show_libfabric(&answer);
 	if (answer.version < OLDEST)

@@ -462,7 +462,83 @@ static void test_doctor(void **state)
 	says(text, "there is no process 999999999");
 }
 
-/* ---- undumpable ------------------------------------------------------------------------------ */
+/* A /dev/shm that is too small for two endpoints, and one that cannot be written. */
+static void doctor_without_room(struct child *self, void *arg)
+{
+	const bool *written = arg;
+	char text[32768];
+
+	(void)self;
+	child_on_its_own();
+	if (!child_private_shm("size=256k,mode=1777"))
+		_exit(CHILD_SKIPS);
+	if (!*written && mount("none", "/dev/shm", NULL, MS_REMOUNT | MS_RDONLY, NULL))
+		_exit(CHILD_SKIPS);
+	if (run_command("shmcma doctor", text) != 1)
+		_exit(2);
+	says(text, "fault    shared memory: ");
+	says(text, *written ? "two endpoints need more" : "Read-only file system");
+}
+
+static void test_doctor_shm(void **state)
+{
+	(void)state;
+	for (int written = 0; written < 2; written++) {
+		int status = child_run(doctor_without_room, &(bool){ written });
+
+		CHILD_ASSERT(status);
+	}
+}
+
+/* A copy of the provider that lacks its end: the process that loads it crashes. */
+static void test_doctor_damaged(void **state)
+{
+	char dir[] = "/tmp/test_survey.XXXXXX", line[512], text[32768];
+	const char *path = getenv("FI_PROVIDER_PATH");
+
+	(void)state;
+	if (!path || !mkdtemp(dir))
+		skip();
+	snprintf(line, sizeof(line),
+		 "head -c 200000 %s/libshmcma-fi.so >%s/libshmcma-fi.so; FI_PROVIDER_PATH=%s shmcma doctor", path, dir,
+		 dir);
+	assert_int_equal(run_command(line, text), 1);
+	says(text, "fault    ");
+	says(text, dir);
+	snprintf(line, sizeof(line), "rm -r %s", dir);
+	assert_int_equal(run_command(line, text), 0);
+}
+
+/* ---- other processes ------------------------------------------------------------------------- */
+
+static void be_elsewhere(struct child *self, void *arg)
+{
+	(void)arg;
+	if (!child_private_shm("size=1m,mode=1777"))
+		_exit(CHILD_SKIPS);
+	child_tell(self, "");
+	child_wait(self);
+}
+
+static void test_doctor_elsewhere(void **state)
+{
+	char line[64], text[32768];
+	struct child child;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	if (!child_start(&child, be_elsewhere, NULL)) {
+		child_kill(&child);
+		skip();
+	}
+	snprintf(line, sizeof(line), "shmcma doctor %d", (int)child.pid);
+	(void)run_command(line, text);
+	assert_int_equal(child_end(&child), 0);
+	if (!alone || geteuid()) /* it may be in a user namespace of its own: then that is the cause */
+		skip();
+	says(text, "has another /dev/shm");
+}
 
 static void be_undumpable(struct child *self, void *arg)
 {
@@ -531,6 +607,9 @@ int main(void)
 		cmocka_unit_test(test_command_segments),
 		cmocka_unit_test(test_doctor),
 		cmocka_unit_test(test_doctor_seccomp),
+		cmocka_unit_test(test_doctor_shm),
+		cmocka_unit_test(test_doctor_damaged),
+		cmocka_unit_test(test_doctor_elsewhere),
 		cmocka_unit_test(test_doctor_process),
 	};
 
