@@ -175,6 +175,9 @@ static void test_unread(void **state)
 		assert_true(found.records > 50 && found.records < SC_ABI_RING_LINES);
 		assert_int_equal(found.overflows, 1);
 		take_in_all(&child, &end, all);
+		assert_true(find(address));
+		assert_int_equal(found.overflows, 1); /* the reader is in a buffer, and has taken all */
+		assert_int_equal(found.records, 0);
 		all += send_all(&end, peer, 30); /* the first of them leads back to the ring */
 		take_in_all(&child, &end, all);
 		assert_true(find(address));
