@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <shmcma/core.h>
+#include "access.h"
+#include "finding.h"
 #include "json.h"
 #include "program.h"
 
@@ -93,23 +95,33 @@ static uint64_t value_of(const struct sc_counters *from, size_t index)
 	return value;
 }
 
-/* Returns why the counters cannot be read, and the remedy. */
-static const char *advice(int err, const struct sc_survey_seg *seg)
+#define ADVICE_MAX (2 * FINDING_TEXT + 8)
+
+/* Writes what forbids this process to read the memory of the owner, and the remedy. */
+static void explain(int err, const struct sc_survey_seg *seg, char text[ADVICE_MAX])
+{
+	struct finding finding;
+
+	finding_init(&finding, "process");
+	if (seg->pid)
+		access_check_process(&finding, seg->pid);
+	if (*finding.why)
+		snprintf(text, ADVICE_MAX, "%s; %s", finding.why, finding.remedy);
+	else
+		snprintf(text, ADVICE_MAX, "the kernel forbids it: %s", strerror(err));
+}
+
+/* Writes why the counters cannot be read, and the remedy. */
+static void advise(int err, const struct sc_survey_seg *seg, char text[ADVICE_MAX])
 {
 	if (seg->fault)
-		return seg->fault;
-	switch (err) {
-	case ESRCH:
-		return "its process has ended, and the counters with it";
-	case EPROTO:
-		return "it is of another version of shmcma; use the command of that version";
-	case EPERM:
-		return "the kernel does not let this process read the memory of its owner; shmcma doctor PID says why";
-	case ENOSYS:
-		return "this process has no process_vm_readv; shmcma doctor says why";
-	default:
-		return strerror(err);
-	}
+		snprintf(text, ADVICE_MAX, "%s", seg->fault);
+	else if (err == ESRCH)
+		snprintf(text, ADVICE_MAX, "its process has ended, and the counters with it");
+	else if (err == EPROTO)
+		snprintf(text, ADVICE_MAX, "it is of another version of shmcma; use the command of that version");
+	else
+		explain(err, seg, text);
 }
 
 static void show_json(const struct sc_survey_seg *seg, const struct sc_counters *now, const char *fault)
@@ -147,20 +159,21 @@ static void show_seg(const struct sc_survey_seg *seg, void *arg)
 {
 	struct wanted *wanted = arg;
 	struct sc_counters now = { 0 };
-	const char *fault;
+	char fault[ADVICE_MAX];
 	int err;
 
 	if (!is_wanted(seg, wanted))
 		return;
 	wanted->found++;
 	err = sc_survey_counters(seg, &now);
-	fault = err ? advice(-err, seg) : NULL;
 	wanted->failed |= err < 0;
-	if (fault)
+	if (err) {
+		advise(-err, seg, fault);
 		fprintf(stderr, "%s: cannot read the counters of /dev/shm/%s: %s\n", command_name, seg->name, fault);
+	}
 	if (wanted->json)
-		show_json(seg, &now, fault);
-	else if (!fault)
+		show_json(seg, &now, err ? fault : NULL);
+	else if (!err)
 		show_lines(seg, &now);
 }
 

@@ -431,6 +431,35 @@ static void doctor_without_cma(struct child *self, void *arg)
 	says(text, "a seccomp filter forbids process_vm_readv");
 }
 
+/* The same of the counters of an endpoint. */
+static void stats_without_cma(struct child *self, void *arg)
+{
+	char line[64], text[32768];
+	const pid_t *pid = arg;
+
+	(void)self;
+	child_on_its_own();
+	if (!forbid_cma(EPERM))
+		_exit(CHILD_SKIPS);
+	snprintf(line, sizeof(line), "shmcma stats %d 2>&1", (int)*pid);
+	if (run_command(line, text) != 1)
+		_exit(2);
+	says(text, "cannot read the counters of /dev/shm/shmcma-");
+	says(text, "a seccomp filter forbids process_vm_readv");
+}
+
+static void test_stats_seccomp(void **state)
+{
+	struct child child;
+	int rounds = 0, status;
+
+	(void)state;
+	assert_true(child_start(&child, receive, &rounds));
+	status = child_run(stats_without_cma, &child.pid);
+	assert_int_equal(child_end(&child), 0);
+	CHILD_ASSERT(status);
+}
+
 static void test_doctor_seccomp(void **state)
 {
 	static const int errs[] = { EPERM, ENOSYS };
@@ -581,6 +610,51 @@ static void look_as_other(struct child *self, void *arg)
 	says(text, "other user numbers");
 }
 
+static void be_dumpable(struct child *self, void *arg)
+{
+	(void)arg;
+	if (setgid(4711) || setuid(4711))
+		_exit(CHILD_SKIPS);
+	prctl(PR_SET_DUMPABLE, 1);
+	child_tell(self, "");
+	child_wait(self);
+}
+
+static void look_from_namespace(struct child *self, void *arg)
+{
+	char line[64], text[32768];
+	const pid_t *pid = arg;
+
+	(void)self;
+	child_on_its_own();
+	if (setgid(4711) || setuid(4711))
+		_exit(CHILD_SKIPS);
+	prctl(PR_SET_DUMPABLE, 1);
+	if (unshare(CLONE_NEWUSER))
+		_exit(CHILD_SKIPS);
+	child_write_file("/proc/self/setgroups", "deny");
+	child_write_file("/proc/self/uid_map", "4711 4711 1");
+	child_write_file("/proc/self/gid_map", "4711 4711 1");
+	snprintf(line, sizeof(line), "shmcma doctor %d", (int)*pid);
+	(void)run_command(line, text);
+	says(text, "the process is in another user namespace");
+}
+
+static void test_doctor_user_namespace(void **state)
+{
+	struct child child;
+	int status;
+
+	(void)state;
+	if (!child_start(&child, be_dumpable, NULL)) {
+		child_kill(&child);
+		skip();
+	}
+	status = child_run(look_from_namespace, &child.pid);
+	child_kill(&child);
+	CHILD_ASSERT(status);
+}
+
 static void test_doctor_process(void **state)
 {
 	struct child child;
@@ -610,10 +684,12 @@ int main(void)
 		cmocka_unit_test(test_command_segments),
 		cmocka_unit_test(test_doctor),
 		cmocka_unit_test(test_doctor_seccomp),
+		cmocka_unit_test(test_stats_seccomp),
 		cmocka_unit_test(test_doctor_shm),
 		cmocka_unit_test(test_doctor_damaged),
 		cmocka_unit_test(test_doctor_elsewhere),
 		cmocka_unit_test(test_doctor_process),
+		cmocka_unit_test(test_doctor_user_namespace),
 	};
 
 	alone = child_private_shm("size=64m,mode=1777");
