@@ -156,8 +156,8 @@ static void explain(struct finding *finding, pid_t pid, int err)
 		finding_remedy(finding, "start both with the same capabilities");
 	} else if (is_undumpable(pid)) {
 		finding_why(finding, "the process is not dumpable");
-		finding_remedy(finding, "remove its call of prctl(PR_SET_DUMPABLE), and the set-user-id bit or the file "
-					"capabilities of its program, and let this user read the file of the program");
+		finding_remedy(finding, "remove its call of prctl(PR_SET_DUMPABLE), and the set-user-id bit or the "
+					"file capabilities of its program, and let this user read the file of the program");
 	} else if (yama_scope() > 0) {
 		explain_yama(finding);
 	} else {

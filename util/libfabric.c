@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * libfabric.c: see libfabric.h. A child loads libfabric and asks it for the provider, because a provider may hang or
- * crash in that, and starts threads. Its standard error goes to a pipe: the warnings of the provider come from there, so
- * the names and values of parameters are judged by the provider itself (prov/base/param.c).
+ * crash in that, and starts threads. Its standard error goes to a pipe: the warnings of the provider come from there.
+ * So the provider itself judges the names and values of its parameters (prov/base/param.c).
  *
  * The command is not linked with libfabric, so that it runs without one and can say so.
  */

@@ -592,7 +592,7 @@ const struct sc_counters *sc_ep_counters(const struct sc_ep *ep);
 
 /* ---- survey ---------------------------------------------------------------------------------- */
 
-/* The owner's state. CLOSED: it has closed the endpoint; the segment waits for peers that have messages to read in it. */
+/* The owner's state. CLOSED: it has closed the endpoint, and peers still have messages to read in the segment. */
 enum sc_survey_state { SC_SURVEY_LIVE, SC_SURVEY_STOPPED, SC_SURVEY_CLOSED, SC_SURVEY_DEAD };
 
 /*

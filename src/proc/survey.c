@@ -7,7 +7,7 @@
  * before use; a word that a peer changes meanwhile gives another number, nothing worse. The counters are private memory
  * of the owner, read by process_vm_readv(2) together with the owner's cookie (cma.c): so they belong to that process.
  *
- * Any thread. The calling process has no endpoint with a segment that it surveys: sc_otherfile_open() refuses own files.
+ * Any thread. It describes no endpoint of the calling process: sc_otherfile_open() refuses own files.
  * If an owner dies at any step, its segment is described as of a dead process, or left out once its name has gone.
  */
 #include <errno.h>

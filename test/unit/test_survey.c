@@ -113,6 +113,44 @@ static void test_stopped_and_dead(void **state)
 
 #define REFUSALS 10000 /* more than it takes until the ring overflows */
 
+/* It sends a message that its peer has to read in its segment, and closes before the peer has heard of it. */
+static void leave_unread(struct child *self, void *arg)
+{
+	static char large[3000];
+	struct sc_peer *peer;
+	struct end end;
+
+	child_on_its_own();
+	end_open(&end, NULL);
+	assert_int_equal(sc_peer_get(end.ep, arg, &peer), 0);
+	assert_int_equal(end_send(&end, peer, large, sizeof(large), 3, 0), 0);
+	child_tell(self, sc_ep_address(end.ep));
+	child_wait(self);
+	end_close(&end);
+	child_tell(self, "");
+	child_wait(self);
+}
+
+static void test_closed(void **state)
+{
+	char address[SC_ADDR_SIZE], own[SC_ADDR_SIZE];
+	struct child child;
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	memcpy(own, sc_ep_address(end.ep), sizeof(own));
+	assert_true(child_start(&child, leave_unread, own));
+	memcpy(address, child.line, sizeof(address));
+	(void)take_in(&child);
+	assert_true(find(address));
+	assert_int_equal(found.state, SC_SURVEY_CLOSED);
+	ends_settle(&end, 1);
+	assert_false(find(address));
+	end_close(&end);
+	assert_int_equal(child_end(&child), 0);
+}
+
 /* Messages of one line, until the peer takes no more. Returns how many. */
 static unsigned long send_all(struct end *end, struct sc_peer *peer, unsigned long most)
 {
@@ -677,6 +715,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_live),
 		cmocka_unit_test(test_stopped_and_dead),
+		cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_unread),
 		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_rubbish),
