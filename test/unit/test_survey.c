@@ -104,9 +104,12 @@ static void test_stopped_and_dead(void **state)
 	assert_true(find(address));
 	assert_int_equal(found.state, SC_SURVEY_STOPPED);
 	child_kill(&child);
-	assert_true(find(address));
-	assert_int_equal(found.state, SC_SURVEY_DEAD);
-	assert_int_equal(sc_survey_counters(&found, &now), -ESRCH);
+	if (find(address)) { /* other processes may have removed it already */
+		assert_int_equal(found.state, SC_SURVEY_DEAD);
+		assert_int_equal(sc_survey_counters(&found, &now), -ESRCH);
+	} else {
+		assert_false(alone);
+	}
 	assert_true(sc_reap_scan() >= 0);
 	assert_false(find(address));
 }
@@ -712,15 +715,16 @@ static void test_doctor_process(void **state)
 
 int main(void)
 {
+	/* First those that expect files of dead processes: an endpoint of this process starts a thread that removes them. */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_live),
 		cmocka_unit_test(test_stopped_and_dead),
+		cmocka_unit_test(test_command_usage),
+		cmocka_unit_test(test_command_segments),
 		cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_unread),
 		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_rubbish),
-		cmocka_unit_test(test_command_usage),
-		cmocka_unit_test(test_command_segments),
 		cmocka_unit_test(test_doctor),
 		cmocka_unit_test(test_doctor_seccomp),
 		cmocka_unit_test(test_stats_seccomp),
