@@ -2,7 +2,7 @@
 /*
  * stats.c: shmcma stats shows the counters of endpoints, read from the memory of their owners. shmcma(1).
  *
- * The owners do not notice: see src/proc/survey.c.
+ * The owners do nothing for it: see src/proc/survey.c.
  */
 #include "command.h"
 
