@@ -109,6 +109,11 @@ grep -v "^$work/own" "$work/before" | diff - "$work/outside" || fail "make insta
 line=$(sed -n 's/^To use it: \(export FI_PROVIDER_PATH=.*\)/\1/p' "$work/said")
 [ -n "$line" ] || fail "make install does not say how libfabric finds the provider"
 (eval "$line" && check_info) || exit 1
+for command in "shmcma ps" "shmcma reap -l" "shmcma-reap -l" "shmcma-tune"; do
+	run "$work/own/bin/"$command >"$work/said" 2>&1
+	[ $? -lt 2 ] || fail "$command fails"
+done
+(eval "$line" && run "$work/own/bin/shmcma" doctor) | grep -q "finds shmcma .* in $work/own" || fail "shmcma doctor does not find it"
 provider=$(find "$work/own" -name libshmcma-fi.so)
 ! readelf -S "$provider" | grep -q '\.debug_info' || fail "$provider has what a debugger reads"
 uninstall_with "prefix=$work/own"

@@ -48,7 +48,7 @@ if grep -q 'DSC_HAVE_SINGLE_THREADED' Makefile; then
 	fail "a header of glibc's has been found"
 fi
 
-programs="util/shmcma-reap util/shmcma-tune"
+programs="util/shmcma util/shmcma-reap util/shmcma-tune"
 objects=
 for source in "$top"/test/unit/test_*.c; do
 	objects="$objects test/unit/$(basename "$source" .c).o"

@@ -103,6 +103,13 @@ struct sc_abi_header {
 	uint32_t reg_max, range_max;
 
 	char address[SC_ABI_ADDR_SIZE];
+
+	/*
+	 * Private memory of the owner for commands that look on: struct sc_counters of core.h, at this address in the
+	 * owner's address space, of that many bytes. 0: none. No endpoint reads it.
+	 */
+	uint64_t counters_addr;
+	uint32_t counters_size, pad2;
 };
 
 /*
@@ -477,6 +484,8 @@ struct sc_abi_intro {
  * delegated_done: 1 + the number of the last delegated put that was taken and has ended, or of a get after it, which
  * the owner reports now and then. delegated_errors[number % SC_ABI_DELEGATED]: the result of the put, a positive errno
  * or 0. See struct sc_abi_delegation.
+ * place: where in the ring the line number `head` is, for commands that look on. It changes only when the reader leaves
+ * the usual order of lines: see SC_ABI_PLACE. No endpoint reads it.
  */
 #define SC_ABI_DELEGATED 32
 struct sc_abi_consumer {
@@ -484,9 +493,19 @@ struct sc_abi_consumer {
 	uint64_t window;
 	uint32_t answer; /* enum sc_abi_answer */
 	int32_t reason;	 /* positive errno with REFUSED and BROKEN */
-	uint32_t delegated_done, pad;
+	uint32_t delegated_done, place;
 	uint8_t delegated_errors[SC_ABI_DELEGATED];
 };
+
+/*
+ * sc_abi_consumer.place. 0: the ring has its first lines, in the order from the first record on. SC_ABI_PLACE_BUFFER:
+ * the reader is in a bounce buffer of the writer. Else SC_ABI_PLACE, with the lines of the ring and a line number
+ * modulo twice as many: that number was, or would have been, line 0 of lap 1.
+ */
+#define SC_ABI_PLACE(lines, base) ((uint32_t)(lines) << 16 | (uint32_t)(base))
+#define SC_ABI_PLACE_LINES(place) ((uint32_t)(place) >> 16)
+#define SC_ABI_PLACE_BASE(place) ((uint32_t)(place)&0xffffu)
+#define SC_ABI_PLACE_BUFFER UINT32_MAX
 
 /* 64 bytes a unit, 512 bytes for the entry itself */
 #define SC_ABI_UNITS(bytes) (((uint64_t)(bytes) + 63) / 64 + 8)
@@ -686,7 +705,9 @@ SC_ABI_AT(sc_abi_header, table_offset, 160);
 SC_ABI_AT(sc_abi_header, reg_max, 168);
 SC_ABI_AT(sc_abi_header, range_max, 172);
 SC_ABI_AT(sc_abi_header, address, 176);
-SC_ABI_SIZE(sc_abi_header, 240);
+SC_ABI_AT(sc_abi_header, counters_addr, 240);
+SC_ABI_AT(sc_abi_header, counters_size, 248);
+SC_ABI_SIZE(sc_abi_header, 256);
 SC_ABI_AT(sc_abi_presence, state, 0);
 SC_ABI_AT(sc_abi_presence, membership, 4);
 SC_ABI_AT(sc_abi_presence, buf_count, 8);
@@ -761,6 +782,7 @@ SC_ABI_AT(sc_abi_consumer, window, 8);
 SC_ABI_AT(sc_abi_consumer, answer, 16);
 SC_ABI_AT(sc_abi_consumer, reason, 20);
 SC_ABI_AT(sc_abi_consumer, delegated_done, 24);
+SC_ABI_AT(sc_abi_consumer, place, 28);
 SC_ABI_AT(sc_abi_consumer, delegated_errors, 32);
 SC_ABI_AT(sc_abi_slot, consumer, 64);
 SC_ABI_AT(sc_abi_slot, hazards, 128);

@@ -452,6 +452,9 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **ep);
  */
 void sc_ep_destroy(struct sc_ep *ep);
 
+/* Returns the bytes of shared memory that an endpoint with that many peers has at most, without registrations. */
+uint64_t sc_ep_memory(const struct sc_config *config, uint32_t peers);
+
 /* Returns the address of the endpoint, in the endpoint form. */
 const char *sc_ep_address(const struct sc_ep *ep);
 
@@ -586,6 +589,48 @@ struct sc_counters {
 	uint64_t connects, accepts, refusals, quarantines, departures, deaths;
 };
 const struct sc_counters *sc_ep_counters(const struct sc_ep *ep);
+
+/* ---- survey ---------------------------------------------------------------------------------- */
+
+/* The owner's state. CLOSED: it has closed the endpoint, and peers still have messages to read in the segment. */
+enum sc_survey_state { SC_SURVEY_LIVE, SC_SURVEY_STOPPED, SC_SURVEY_CLOSED, SC_SURVEY_DEAD };
+
+/*
+ * A segment of this user, as another process sees it. The numbers of records are of those that the owner has not
+ * reported as read yet: it reports now and then, so it may have read some of them.
+ */
+struct sc_survey_seg {
+	const char *name; /* in /dev/shm */
+	/* Why it is no segment of this version; NULL: it is one, else the fields from `address` on are 0. */
+	const char *fault;
+	enum sc_survey_state state;
+	bool closed;	/* the owner has closed it */
+	int pid;	/* the owner's; 0: not visible from here */
+	uint64_t bytes; /* of memory */
+	int64_t age;	/* seconds since the owner's process began; -1: not known */
+
+	char address[SC_ADDR_SIZE];
+	uint32_t slots, peers; /* peers that may be connected; that are */
+	/* Bounce buffers that have memory; that may have it; bytes of one. */
+	uint32_t bufs, bufs_max, buf_size;
+	uint32_t records, record_lines; /* in the rings of all peers; their lines */
+	uint32_t ring_lines;		/* of one ring, once it has grown */
+	uint32_t overflows;		/* rings whose records go on in bounce buffers, not counted */
+
+	/* for sc_survey_counters() */
+	int tid;
+	uint64_t cookie_addr, cookie, counters_addr;
+	uint32_t counters_size;
+};
+
+/* Calls show() for each segment. Changes nothing. Returns 0, or -errno if /dev/shm cannot be read. */
+int sc_survey_list(void (*show)(const struct sc_survey_seg *seg, void *arg), void *arg);
+
+/*
+ * Reads the counters of the endpoint from its owner's memory. -ESRCH: the owner has ended; -EPROTO: a segment of
+ * another version; -EPERM, -ENOSYS, -EFAULT: this process cannot read the memory of the owner.
+ */
+int sc_survey_counters(const struct sc_survey_seg *seg, struct sc_counters *counters);
 
 /* ---- peer ------------------------------------------------------------------------------------ */
 

@@ -387,6 +387,6 @@ void shmcma_calibrate(void)
 	sc_calibration_apply(&calibration, config);
 	if (config->eager_max != before)
 		shmcma_info(FI_LOG_CORE,
-			    "by what copies cost on this machine eager_max is %u (shmcma-tune)\n",
+			    "by what copies cost on this machine eager_max is %u (shmcma tune)\n",
 			    config->eager_max);
 }

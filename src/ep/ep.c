@@ -143,11 +143,20 @@ static int segment_create(struct sc_ep *ep, const struct sc_ep_attr *attr)
 		.capabilities = capabilities(ep),
 		.regs = shows ? SC_ABI_REGS_MAX : 0,
 		.ranges = shows ? SC_ABI_RANGES_MAX : 0,
+		.counters = &ep->counters,
 		.name = attr->name,
 		.index = attr->index,
 	};
 
 	return sc_seg_create(&geometry, &ep->seg);
+}
+
+uint64_t sc_ep_memory(const struct sc_config *config, uint32_t peers)
+{
+	uint64_t first = SC_ABI_PAGE + sc_seg_align((uint64_t)config->slots * sizeof(uint64_t), SC_ABI_PAGE);
+	uint64_t pool = sc_seg_align((uint64_t)config->buf_count * config->buf_size, SC_ABI_PAGE);
+
+	return first + pool + (uint64_t)peers * SC_ABI_SLOT_SIZE;
 }
 
 static int rxq_join(struct sc_ep *ep, const struct sc_ep_attr *attr)

@@ -345,10 +345,12 @@ static int take_in_ring(struct sc_peer *peer)
 			return -EPROTO;
 		sc_ring_grown(&peer->rx);
 		sc_ring_release(&peer->rx, 1);
+		sc_ring_show_place(&peer->rx);
 		return 0;
 	}
 	sc_ring_release(&peer->rx, 1);
 	sc_ring_resumed(&peer->rx);
+	sc_ring_show_place(&peer->rx);
 	sc_peer_publish(peer);
 	return 0;
 }
@@ -362,6 +364,7 @@ static int take_in_buffer(struct sc_peer *peer, uint32_t buf)
 		return -EPROTO;
 	sc_ring_release(&peer->rx, 1);
 	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, buf), lines);
+	sc_ring_show_place(&peer->rx);
 	sc_peer_publish(peer);
 	return 0;
 }

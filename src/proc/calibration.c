@@ -240,7 +240,7 @@ int sc_calibration_load(struct sc_calibration *calibration)
 		remember(calibration);
 	else if (ret != -ENOENT)
 		sc_info("the calibration " SC_HOST_DIR
-			"/%s is of no use: %s; usual costs of copies apply (shmcma-tune -m measures them "
+			"/%s is of no use: %s; usual costs of copies apply (shmcma tune -m measures them "
 			"anew)",
 			name, strerror(-ret));
 	return ret;

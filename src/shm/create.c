@@ -175,6 +175,10 @@ static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *ge
 	seg->header.layout = SC_ABI_LAYOUT;
 	seg->header.capabilities = geometry->capabilities;
 	seg->header.window = geometry->window;
+	if (geometry->counters) {
+		seg->header.counters_addr = (uintptr_t)geometry->counters;
+		seg->header.counters_size = sizeof(*geometry->counters);
+	}
 	err = sc_shmfile_describe(&seg->header.owner);
 	if (err)
 		return err;

@@ -48,6 +48,18 @@ void sc_ring_resumed(struct sc_ring_rx *rx)
 	rx->left.lines = NULL;
 }
 
+void sc_ring_show_place(const struct sc_ring_rx *rx)
+{
+	uint32_t count = rx->at.count;
+	uint64_t at = (uint64_t)(rx->at.next - rx->at.lines) + (rx->at.lap == SC_RING_LAP_FIRST ? 0 : count);
+	uint32_t base = (uint32_t)((rx->head % (2 * count) + 2 * count - at) % (2 * count));
+
+	/* relaxed: no endpoint reads it */
+	sc_store_relaxed_32(&rx->consumer->place,
+			    rx->left.lines ? SC_ABI_PLACE_BUFFER : SC_ABI_PLACE(count, base));
+	(void)SC_FAULT("ring.place");
+}
+
 /* The first line is written last: the reader polls it, and would take it away between two stores. */
 void sc_lines_write_slow(const struct sc_ring_place *at, struct sc_abi_line *first, uint32_t here, const void *from,
 			 uint32_t size)

@@ -286,6 +286,12 @@ static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t l
 	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
 }
 
+/*
+ * The reader shows commands that look on where its head is, after the ring has grown, and after an overflow began or
+ * ended: consumer->place.
+ */
+void sc_ring_show_place(const struct sc_ring_rx *rx);
+
 /* Tells the writer how far the reader is, and the reader's `window`. */
 static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 {

@@ -1378,6 +1378,14 @@ static pid_t leave_endpoint(struct side *side, void (*last)(struct side *side, c
 	return child;
 }
 
+static void survey(const struct sc_survey_seg *seg, void *arg)
+{
+	struct sc_counters counters;
+
+	(void)arg;
+	(void)sc_survey_counters(seg, &counters);
+}
+
 /* What a dead process has left is removed by both. */
 static void work_reaper(struct side *side)
 {
@@ -1388,6 +1396,7 @@ static void work_reaper(struct side *side)
 	messages_send(side);
 	/* what one has left that was never let in can be read as long as it has its name */
 	wait_accept(side);
+	(void)sc_survey_list(survey, NULL);
 	at(side, "reap");
 	if (sc_reap_scan() < 0 && !may_fail())
 		complain("a scan failed");

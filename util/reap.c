@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * shmcma-reap: removes what dead processes have left in shared memory, as every process does that uses the
- * provider, for the time when there is none. shmcma-reap(1).
+ * reap.c: shmcma reap removes what dead processes have left in shared memory, as every process does that uses the
+ * provider, for the time when there is none. shmcma(1).
  *
  * It harms no living process, whenever it runs, and may be killed at any instant: see src/proc/reap.c.
  */
 #define _GNU_SOURCE 1
-#include "streams.h"
+#include "command.h"
 
 #include <getopt.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <shmcma/core.h>
-
-enum { EXIT_LEFT = 1, EXIT_USAGE = 2 };
 
 static bool verbose, failed;
 
 static const char usage[] =
-	"usage: shmcma-reap [-lnv]\n"
+	"usage: shmcma reap [-lnv]\n"
 	"Removes what dead processes of this user have left of libfabric's provider shmcma in /dev/shm.\n"
 	"\n"
 	"  -l, --list     show all files of the provider, the living's too, and remove none\n"
@@ -34,7 +30,7 @@ static void log_line(enum sc_log_level level, const char *line)
 {
 	failed |= level == SC_LOG_WARN;
 	if (level == SC_LOG_WARN || verbose)
-		fprintf(stderr, "shmcma-reap: %s\n", line);
+		fprintf(stderr, "%s: %s\n", command_name, line);
 }
 
 static void show_file(const struct sc_reap_file *file, void *arg)
@@ -53,18 +49,7 @@ static void show_file(const struct sc_reap_file *file, void *arg)
 		       (unsigned long long)file->bytes / 1024, file->name);
 }
 
-static int end(int status)
-{
-	return streams_fini("shmcma-reap") ? status : EXIT_LEFT;
-}
-
-static int misused(void)
-{
-	fputs(usage, stderr);
-	return EXIT_USAGE;
-}
-
-int main(int argc, char **argv)
+int reap_run(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "list", no_argument, NULL, 'l' },    { "dry-run", no_argument, NULL, 'n' },
@@ -74,8 +59,6 @@ int main(int argc, char **argv)
 	bool all = false, dry = false;
 	int option, ret;
 
-	if (!streams_init())
-		return EXIT_LEFT;
 	while ((option = getopt_long(argc, argv, "lnvh", options, NULL)) != -1) {
 		switch (option) {
 		case 'l':
@@ -88,20 +71,18 @@ int main(int argc, char **argv)
 			verbose = true;
 			break;
 		case 'h':
-			fputs(usage, stdout);
-			return end(EXIT_SUCCESS);
+			return command_help(usage);
 		case 'V':
-			puts("shmcma-reap " SHMCMA_VERSION);
-			return end(EXIT_SUCCESS);
+			return command_version();
 		default:
-			return misused();
+			return command_misused(usage);
 		}
 	}
 	if (optind < argc)
-		return misused();
+		return command_misused(usage);
 	sc_log_set(log_line);
 	ret = all || dry ? sc_reap_list(show_file, &all) : sc_reap_scan();
 	if (!all && !dry)
 		failed |= sc_reap_scan_unsure() < 0;
-	return end(ret < 0 || failed ? EXIT_LEFT : EXIT_SUCCESS);
+	return command_end(ret < 0 || failed ? COMMAND_FAULT : COMMAND_OK);
 }

@@ -1,30 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * shmcma-tune: prints the cost of copies on this machine, as the provider has measured it, or measured anew, and the
- * values that follow from it. shmcma-tune(1).
+ * tune.c: shmcma tune prints the cost of copies on this machine, as the provider has measured it, or measured anew,
+ * and the values that follow from it. shmcma(1).
  *
  * It may be run at any time and be killed at any instant: see src/proc/calibration.c.
  */
 #define _GNU_SOURCE 1
-#include "streams.h"
+#include "command.h"
 
 #include <errno.h>
 #include <getopt.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <shmcma/core.h>
 
 #define PREFIX "FI_SHMCMA_"
 
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
-
 extern char **environ;
 
 static const char usage[] =
-	"usage: shmcma-tune [-m]\n"
+	"usage: shmcma tune [-m]\n"
 	"Shows what copies cost on this machine, by which libfabric's provider shmcma chooses their way.\n"
 	"\n"
 	"  -m, --measure  measure it anew, for all processes of this user that begin from now on\n"
@@ -36,7 +32,7 @@ static const char usage[] =
 static void log_line(enum sc_log_level level, const char *line)
 {
 	(void)level;
-	fprintf(stderr, "shmcma-tune: %s\n", line);
+	fprintf(stderr, "%s: %s\n", command_name, line);
 }
 
 static void show_costs(const struct sc_calibration *calibration, const char *path)
@@ -91,7 +87,7 @@ static int show(const char *path)
 		show_costs(&calibration, path);
 	show_eager(ret ? NULL : &calibration);
 	show_environment();
-	return ret && ret != -ENOENT && ret != -ESTALE ? EXIT_FAILED : EXIT_SUCCESS;
+	return ret && ret != -ENOENT && ret != -ESTALE ? COMMAND_FAULT : COMMAND_OK;
 }
 
 static int measure(const char *path)
@@ -100,29 +96,18 @@ static int measure(const char *path)
 	int ret = sc_calibration_measure(&calibration);
 
 	if (ret) {
-		fprintf(stderr, "shmcma-tune: cannot measure: %s\n", strerror(-ret));
-		return EXIT_FAILED;
+		fprintf(stderr, "%s: cannot measure: %s\n", command_name, strerror(-ret));
+		return COMMAND_FAULT;
 	}
 	ret = sc_calibration_store(&calibration);
 	if (ret && ret != -EEXIST) {
-		fprintf(stderr, "shmcma-tune: cannot write %s: %s\n", path, strerror(-ret));
-		return EXIT_FAILED;
+		fprintf(stderr, "%s: cannot write %s: %s\n", command_name, path, strerror(-ret));
+		return COMMAND_FAULT;
 	}
 	return show(path);
 }
 
-static int end(int status)
-{
-	return streams_fini("shmcma-tune") ? status : EXIT_FAILED;
-}
-
-static int misused(void)
-{
-	fputs(usage, stderr);
-	return EXIT_USAGE;
-}
-
-int main(int argc, char **argv)
+int tune_run(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "measure", no_argument, NULL, 'm' },
@@ -134,26 +119,22 @@ int main(int argc, char **argv)
 	char path[SC_CALIBRATION_PATH_MAX];
 	int option;
 
-	if (!streams_init())
-		return EXIT_FAILED;
 	while ((option = getopt_long(argc, argv, "mh", options, NULL)) != -1) {
 		switch (option) {
 		case 'm':
 			act = measure;
 			break;
 		case 'h':
-			fputs(usage, stdout);
-			return end(EXIT_SUCCESS);
+			return command_help(usage);
 		case 'V':
-			puts("shmcma-tune " SHMCMA_VERSION);
-			return end(EXIT_SUCCESS);
+			return command_version();
 		default:
-			return misused();
+			return command_misused(usage);
 		}
 	}
 	if (optind < argc)
-		return misused();
+		return command_misused(usage);
 	sc_log_set(log_line);
 	sc_calibration_path(path);
-	return end(act(path));
+	return command_end(act(path));
 }

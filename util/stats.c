@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * stats.c: shmcma stats shows the counters of endpoints, read from the memory of their owners. shmcma(1).
+ *
+ * The owners do nothing for it: see src/proc/survey.c.
+ */
+#include "command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <shmcma/core.h>
+#include "access.h"
+#include "finding.h"
+#include "json.h"
+#include "program.h"
+
+static const char usage[] =
+	"usage: shmcma stats [--json] PID|NAME\n"
+	"Shows the counters of the endpoints of a process, or of one endpoint, as they are now.\n"
+	"NAME is the address of the endpoint or the name of its file, both as shmcma ps shows them.\n"
+	"\n"
+	"      --json     print one JSON document\n"
+	"  -h, --help     this\n"
+	"      --version\n"
+	"\n"
+	"Exit status: 0; 1 if there is no such endpoint, or counters cannot be read; 2 for wrong arguments.\n";
+
+#define COUNTER(name) #name, offsetof(struct sc_counters, name)
+static const struct {
+	const char *name;
+	size_t offset;
+	const char *words;
+} counters[] = {
+	{ COUNTER(tx_msgs), "messages sent" },
+	{ COUNTER(tx_bytes), "bytes in them" },
+	{ COUNTER(tx_inline), "messages sent inside their record" },
+	{ COUNTER(tx_bounce), "messages sent through bounce buffers" },
+	{ COUNTER(tx_rdv), "messages sent by rendezvous" },
+	{ COUNTER(tx_overflows), "bounce buffers that took the overflow of full rings" },
+	{ COUNTER(rx_msgs), "messages received" },
+	{ COUNTER(rx_bytes), "bytes in them" },
+	{ COUNTER(rx_unexpected), "messages that came before their receive" },
+	{ COUNTER(rx_cma_bytes), "rendezvous bytes received by process_vm_readv" },
+	{ COUNTER(rx_pulled_bytes), "rendezvous bytes received through bounce buffers" },
+	{ COUNTER(rx_local_bytes), "rendezvous bytes received inside the process" },
+	{ COUNTER(shared_bytes), "rendezvous bytes that this side copied as the sender" },
+	{ COUNTER(rma_ops), "one-sided operations begun" },
+	{ COUNTER(rma_direct_bytes), "bytes of them that this side moved by itself" },
+	{ COUNTER(rma_requests), "requests sent to targets" },
+	{ COUNTER(rma_served), "requests done for initiators" },
+	{ COUNTER(rma_delegated), "small operations that the target might do" },
+	{ COUNTER(rma_delegated_taken), "small operations that the target did" },
+	{ COUNTER(rma_batched), "operations copied together with others" },
+	{ COUNTER(rma_assisted), "large operations that the target copied along" },
+	{ COUNTER(connects), "connections to peers" },
+	{ COUNTER(accepts), "connections of peers" },
+	{ COUNTER(refusals), "connections of peers refused" },
+	{ COUNTER(quarantines), "peers cut off because they broke the protocol" },
+	{ COUNTER(departures), "peers that departed" },
+	{ COUNTER(deaths), "peers that died" },
+};
+#define COUNTERS (sizeof(counters) / sizeof(counters[0]))
+_Static_assert(COUNTERS == sizeof(struct sc_counters) / sizeof(uint64_t), "all of them");
+
+/* The endpoints to show. */
+struct wanted {
+	const char *name; /* as it was given */
+	int pid;	  /* 0: the name is no number */
+	bool json, failed;
+	unsigned int found;
+};
+
+static bool is_wanted(const struct sc_survey_seg *seg, const struct wanted *wanted)
+{
+	static const char dir[] = "/dev/shm/";
+	const char *name = wanted->name;
+
+	if (wanted->pid)
+		return seg->pid == wanted->pid;
+	if (!strncmp(name, dir, strlen(dir)))
+		name += strlen(dir);
+	return !strcmp(name, seg->name) || (!seg->fault && !strcmp(name, seg->address));
+}
+
+static uint64_t value_of(const struct sc_counters *from, size_t index)
+{
+	uint64_t value;
+
+	memcpy(&value, (const char *)from + counters[index].offset, sizeof(value));
+	return value;
+}
+
+#define ADVICE_MAX (2 * FINDING_TEXT + 8)
+
+/* Writes what forbids this process to read the memory of the owner, and the remedy. */
+static void explain(int err, const struct sc_survey_seg *seg, char text[ADVICE_MAX])
+{
+	struct finding finding;
+
+	finding_init(&finding, "process");
+	if (seg->pid)
+		access_check_process(&finding, seg->pid);
+	if (*finding.why)
+		snprintf(text, ADVICE_MAX, "%s; %s", finding.why, finding.remedy);
+	else
+		snprintf(text, ADVICE_MAX, "the kernel forbids it: %s", strerror(err));
+}
+
+/* Writes why the counters cannot be read, and the remedy. */
+static void advise(int err, const struct sc_survey_seg *seg, char text[ADVICE_MAX])
+{
+	if (seg->fault)
+		snprintf(text, ADVICE_MAX, "%s", seg->fault);
+	else if (err == ESRCH)
+		snprintf(text, ADVICE_MAX, "its process has ended, and the counters with it");
+	else if (err == EPROTO)
+		snprintf(text, ADVICE_MAX, "it is of another version of shmcma; use the command of that version");
+	else
+		explain(err, seg, text);
+}
+
+static void show_json(const struct sc_survey_seg *seg, const struct sc_counters *now, const char *fault)
+{
+	char program[PROGRAM_MAX];
+
+	program_name(seg->pid, program);
+	json_open_object(NULL);
+	json_string("file", seg->name);
+	json_string("address", seg->fault ? NULL : seg->address);
+	json_number("pid", seg->pid);
+	json_string("program", program);
+	json_string("state", program_state(seg->state));
+	json_string("fault", fault);
+	if (!fault) {
+		json_open_object("counters");
+		for (size_t i = 0; i < COUNTERS; i++)
+			json_count(counters[i].name, value_of(now, i));
+		json_close_object();
+	}
+	json_close_object();
+}
+
+static void show_lines(const struct sc_survey_seg *seg, const struct sc_counters *now)
+{
+	char program[PROGRAM_MAX];
+
+	program_name(seg->pid, program);
+	printf("%s, pid %d, %s, %s\n", seg->address, seg->pid, program, program_state(seg->state));
+	for (size_t i = 0; i < COUNTERS; i++)
+		printf("%20" PRIu64 "  %s\n", value_of(now, i), counters[i].words);
+}
+
+static void show_seg(const struct sc_survey_seg *seg, void *arg)
+{
+	struct wanted *wanted = arg;
+	struct sc_counters now = { 0 };
+	char fault[ADVICE_MAX];
+	int err;
+
+	if (!is_wanted(seg, wanted))
+		return;
+	wanted->found++;
+	err = sc_survey_counters(seg, &now);
+	wanted->failed |= err < 0;
+	if (err) {
+		advise(-err, seg, fault);
+		fprintf(stderr, "%s: cannot read the counters of /dev/shm/%s: %s\n", command_name, seg->name, fault);
+	}
+	if (wanted->json)
+		show_json(seg, &now, err ? fault : NULL);
+	else if (!err)
+		show_lines(seg, &now);
+}
+
+static int show(struct wanted *wanted)
+{
+	int err;
+
+	if (wanted->json) {
+		json_open_object(NULL);
+		json_open_array("endpoints");
+	}
+	err = sc_survey_list(show_seg, wanted);
+	if (wanted->json) {
+		json_close_array();
+		json_close_object();
+	}
+	if (err)
+		fprintf(stderr, "%s: cannot read /dev/shm: %s; a tmpfs must be mounted there\n", command_name,
+			strerror(-err));
+	else if (!wanted->found)
+		fprintf(stderr, "%s: this user has no endpoint %s on this machine; shmcma ps shows them\n",
+			command_name, wanted->name);
+	return command_end(wanted->found && !wanted->failed ? COMMAND_OK : COMMAND_FAULT);
+}
+
+int stats_run(int argc, char **argv)
+{
+	struct wanted wanted = { 0 };
+	int status = command_options(argc, argv, usage, &wanted.json);
+
+	if (status >= 0)
+		return status;
+	if (optind + 1 != argc)
+		return command_misused(usage);
+	wanted.name = argv[optind];
+	if (!wanted.name[strspn(wanted.name, "0123456789")])
+		wanted.pid = atoi(wanted.name);
+	return show(&wanted);
+}
