@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "proc/calibration.h"
+#include "command.h"
 #include "child.h"
 #include "core_test.h"
 #include "shm/fill.h"
@@ -896,62 +897,37 @@ static void test_daemon(void **state)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Its exit status, and what it says. */
-static int run_command(const char *arguments, char text[4096])
-{
-	const char *build = getenv("abs_top_builddir");
-	char line[512];
-	size_t got;
-	FILE *out;
-	int status;
-
-	snprintf(line, sizeof(line), "%s/util/shmcma-tune %s 2>&1", build ? build : ".", arguments);
-	out = popen(line, "re");
-	assert_non_null(out);
-	got = fread(text, 1, 4095, out);
-	text[got] = '\0';
-	status = pclose(out);
-	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-static void says(const char *text, const char *part)
-{
-	if (!strstr(text, part))
-		fail_msg("no \"%s\" in: %s", part, text);
-}
-
 static void test_command(void **state)
 {
 	struct sc_calibration calibration, dear = usual;
-	char text[4096];
+	char text[COMMAND_TEXT];
 
 	(void)state;
 	if (!alone)
 		skip();
 	setenv("FI_SHMCMA_EAGER_MAX", "4711", 1);
-	assert_int_equal(run_command("", text), 0);
+	assert_int_equal(run_command("shmcma-tune 2>&1", text), 0);
 	says(text, "not yet");
 	says(text, "eager_max         32768, as usual");
 	dear.cma_start = 50000;
 	assert_int_equal(sc_calibration_store(&dear), 0);
-	assert_int_equal(run_command("", text), 0);
+	assert_int_equal(run_command("shmcma-tune 2>&1", text), 0);
 	says(text, "2009-02-1");
 	says(text, path);
 	says(text, "50.000 us + 0.080 us/KiB");
 	says(text, "0.050 us/KiB within a core, 0.150 without");
 	says(text, "65536: usually 32768, here from 65536 to 65536");
 	says(text, "FI_SHMCMA_EAGER_MAX=4711");
-	assert_int_equal(run_command("-x", text), 2);
-	assert_int_equal(run_command("again", text), 2);
-	assert_int_equal(run_command("--help", text), 0);
-	assert_int_equal(run_command("--version", text), 0);
-	assert_int_equal(run_command("--version >/dev/full", text), 1);
+	assert_int_equal(run_command("shmcma-tune -x 2>&1", text), 2);
+	assert_int_equal(run_command("shmcma-tune again 2>&1", text), 2);
+	assert_int_equal(run_command("shmcma-tune --help 2>&1", text), 0);
+	assert_int_equal(run_command("shmcma-tune --version 2>&1", text), 0);
+	assert_int_equal(run_command("shmcma-tune --version >/dev/full 2>&1", text), 1);
 	put_bytes(text, 64, 0600);
-	assert_int_equal(run_command("", text), 1);
+	assert_int_equal(run_command("shmcma-tune 2>&1", text), 1);
 	says(text, "is of no use");
 	if (can_measure()) {
-		assert_int_equal(run_command("-m", text), 0);
+		assert_int_equal(run_command("shmcma-tune -m 2>&1", text), 0);
 		says(text, "here from");
 		assert_int_equal(sc_calibration_load(&calibration), 0);
 		assert_true(calibration.time > usual.time);

@@ -12,6 +12,7 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include "command.h"
 #include "core_pair.h"
 
 static bool alone; /* in a /dev/shm of our own */
@@ -340,35 +341,10 @@ static void test_rubbish(void **state)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Its exit status, and its output. */
-static int run_command(const char *arguments, char text[32768])
-{
-	const char *build = getenv("abs_top_builddir");
-	char line[512];
-	size_t got;
-	FILE *out;
-	int status;
-
-	snprintf(line, sizeof(line), "PATH=%s/util:$PATH; %s", build ? build : ".", arguments);
-	out = popen(line, "re");
-	assert_non_null(out);
-	got = fread(text, 1, 32767, out);
-	text[got] = '\0';
-	status = pclose(out);
-	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-static void says(const char *text, const char *part)
-{
-	if (!strstr(text, part))
-		fail_msg("no \"%s\" in: %s", part, text);
-}
-
 static void test_command_usage(void **state)
 {
 	static const char *const commands[] = { "ps", "stats", "doctor", "reap", "tune" };
-	char line[128], text[32768];
+	char line[128], text[COMMAND_TEXT];
 
 	(void)state;
 	assert_int_equal(run_command("shmcma --help", text), 0);
@@ -395,7 +371,7 @@ static void test_command_usage(void **state)
 /* Does the output of the command parse, if there is Python to tell? */
 static bool is_json(const char *command)
 {
-	char line[256], text[32768];
+	char line[256], text[COMMAND_TEXT];
 
 	if (run_command("command -v python3", text))
 		return true;
@@ -405,7 +381,7 @@ static bool is_json(const char *command)
 
 static void test_command_segments(void **state)
 {
-	char line[256], text[32768], address[SC_ADDR_SIZE];
+	char line[256], text[COMMAND_TEXT], address[SC_ADDR_SIZE];
 	struct child child;
 	int rounds = 0;
 
@@ -461,7 +437,7 @@ static bool forbid_cma(int err)
 static void doctor_without_cma(struct child *self, void *arg)
 {
 	const int *err = arg;
-	char text[32768];
+	char text[COMMAND_TEXT];
 
 	(void)self;
 	child_on_its_own();
@@ -475,7 +451,7 @@ static void doctor_without_cma(struct child *self, void *arg)
 /* The same of the counters of an endpoint. */
 static void stats_without_cma(struct child *self, void *arg)
 {
-	char line[64], text[32768];
+	char line[64], text[COMMAND_TEXT];
 	const pid_t *pid = arg;
 
 	(void)self;
@@ -515,7 +491,7 @@ static void test_doctor_seccomp(void **state)
 
 static void test_doctor(void **state)
 {
-	char text[32768];
+	char text[COMMAND_TEXT];
 
 	(void)state;
 	assert_true(is_json("shmcma doctor --json"));
@@ -539,7 +515,7 @@ static void test_doctor(void **state)
 static void doctor_without_room(struct child *self, void *arg)
 {
 	const bool *written = arg;
-	char text[32768];
+	char text[COMMAND_TEXT];
 
 	(void)self;
 	child_on_its_own();
@@ -566,7 +542,7 @@ static void test_doctor_shm(void **state)
 /* A copy of the provider that lacks its end: the process that loads it crashes. */
 static void test_doctor_damaged(void **state)
 {
-	char dir[] = "/tmp/test_survey.XXXXXX", line[512], text[32768];
+	char dir[] = "/tmp/test_survey.XXXXXX", line[512], text[COMMAND_TEXT];
 	const char *path = getenv("FI_PROVIDER_PATH");
 
 	(void)state;
@@ -595,7 +571,7 @@ static void be_elsewhere(struct child *self, void *arg)
 
 static void test_doctor_elsewhere(void **state)
 {
-	char line[64], text[32768];
+	char line[64], text[COMMAND_TEXT];
 	struct child child;
 
 	(void)state;
@@ -613,19 +589,19 @@ static void test_doctor_elsewhere(void **state)
 	says(text, "has another /dev/shm");
 }
 
-static void be_undumpable(struct child *self, void *arg)
+/* A process of another user, dumpable or not. */
+static void be_other(struct child *self, void *dumpable)
 {
-	(void)arg;
 	if (setgid(4711) || setuid(4711))
 		_exit(CHILD_SKIPS);
-	prctl(PR_SET_DUMPABLE, 0);
+	prctl(PR_SET_DUMPABLE, *(const bool *)dumpable);
 	child_tell(self, "");
 	child_wait(self);
 }
 
 static void look_at_undumpable(struct child *self, void *arg)
 {
-	char line[64], text[32768];
+	char line[64], text[COMMAND_TEXT];
 	const pid_t *pid = arg;
 
 	(void)self;
@@ -639,7 +615,7 @@ static void look_at_undumpable(struct child *self, void *arg)
 
 static void look_as_other(struct child *self, void *arg)
 {
-	char line[64], text[32768];
+	char line[64], text[COMMAND_TEXT];
 	const pid_t *pid = arg;
 
 	(void)self;
@@ -651,19 +627,9 @@ static void look_as_other(struct child *self, void *arg)
 	says(text, "other user numbers");
 }
 
-static void be_dumpable(struct child *self, void *arg)
-{
-	(void)arg;
-	if (setgid(4711) || setuid(4711))
-		_exit(CHILD_SKIPS);
-	prctl(PR_SET_DUMPABLE, 1);
-	child_tell(self, "");
-	child_wait(self);
-}
-
 static void look_from_namespace(struct child *self, void *arg)
 {
-	char line[64], text[32768];
+	char line[64], text[COMMAND_TEXT];
 	const pid_t *pid = arg;
 
 	(void)self;
@@ -687,7 +653,7 @@ static void test_doctor_user_namespace(void **state)
 	int status;
 
 	(void)state;
-	if (!child_start(&child, be_dumpable, NULL)) {
+	if (!child_start(&child, be_other, &(bool){ true })) {
 		child_kill(&child);
 		skip();
 	}
@@ -702,7 +668,7 @@ static void test_doctor_process(void **state)
 	int status;
 
 	(void)state;
-	if (!child_start(&child, be_undumpable, NULL)) {
+	if (!child_start(&child, be_other, &(bool){ false })) {
 		child_kill(&child);
 		skip();
 	}
