@@ -30,43 +30,6 @@ static const char usage[] =
 	"\n"
 	"Exit status: 0; 1 if there is no such endpoint, or counters cannot be read; 2 for wrong arguments.\n";
 
-#define COUNTER(name) #name, offsetof(struct sc_counters, name)
-static const struct {
-	const char *name;
-	size_t offset;
-	const char *words;
-} counters[] = {
-	{ COUNTER(tx_msgs), "messages sent" },
-	{ COUNTER(tx_bytes), "bytes in them" },
-	{ COUNTER(tx_inline), "messages sent inside their record" },
-	{ COUNTER(tx_bounce), "messages sent through bounce buffers" },
-	{ COUNTER(tx_rdv), "messages sent by rendezvous" },
-	{ COUNTER(tx_overflows), "bounce buffers that took the overflow of full rings" },
-	{ COUNTER(rx_msgs), "messages received" },
-	{ COUNTER(rx_bytes), "bytes in them" },
-	{ COUNTER(rx_unexpected), "messages that came before their receive" },
-	{ COUNTER(rx_cma_bytes), "rendezvous bytes received by process_vm_readv" },
-	{ COUNTER(rx_pulled_bytes), "rendezvous bytes received through bounce buffers" },
-	{ COUNTER(rx_local_bytes), "rendezvous bytes received inside the process" },
-	{ COUNTER(shared_bytes), "rendezvous bytes that this side copied as the sender" },
-	{ COUNTER(rma_ops), "one-sided operations begun" },
-	{ COUNTER(rma_direct_bytes), "bytes of them that this side moved by itself" },
-	{ COUNTER(rma_requests), "requests sent to targets" },
-	{ COUNTER(rma_served), "requests done for initiators" },
-	{ COUNTER(rma_delegated), "small operations that the target might do" },
-	{ COUNTER(rma_delegated_taken), "small operations that the target did" },
-	{ COUNTER(rma_batched), "operations copied together with others" },
-	{ COUNTER(rma_assisted), "large operations that the target copied along" },
-	{ COUNTER(connects), "connections to peers" },
-	{ COUNTER(accepts), "connections of peers" },
-	{ COUNTER(refusals), "connections of peers refused" },
-	{ COUNTER(quarantines), "peers cut off because they broke the protocol" },
-	{ COUNTER(departures), "peers that departed" },
-	{ COUNTER(deaths), "peers that died" },
-};
-#define COUNTERS (sizeof(counters) / sizeof(counters[0]))
-_Static_assert(COUNTERS == sizeof(struct sc_counters) / sizeof(uint64_t), "all of them");
-
 /* The endpoints to show. */
 struct wanted {
 	const char *name; /* as it was given */
@@ -85,14 +48,6 @@ static bool is_wanted(const struct sc_survey_seg *seg, const struct wanted *want
 	if (!strncmp(name, dir, strlen(dir)))
 		name += strlen(dir);
 	return !strcmp(name, seg->name) || (!seg->fault && !strcmp(name, seg->address));
-}
-
-static uint64_t value_of(const struct sc_counters *from, size_t index)
-{
-	uint64_t value;
-
-	memcpy(&value, (const char *)from + counters[index].offset, sizeof(value));
-	return value;
 }
 
 #define ADVICE_MAX (2 * FINDING_TEXT + 8)
@@ -138,8 +93,8 @@ static void show_json(const struct sc_survey_seg *seg, const struct sc_counters 
 	json_string("fault", fault);
 	if (!fault) {
 		json_open_object("counters");
-		for (size_t i = 0; i < COUNTERS; i++)
-			json_count(counters[i].name, value_of(now, i));
+		for (size_t i = 0; i < SC_COUNTERS; i++)
+			json_count(sc_counter_names[i].name, sc_counter_value(now, &sc_counter_names[i]));
 		json_close_object();
 	}
 	json_close_object();
@@ -151,8 +106,9 @@ static void show_lines(const struct sc_survey_seg *seg, const struct sc_counters
 
 	program_name(seg->pid, program);
 	printf("%s, pid %d, %s, %s\n", seg->address, seg->pid, program, program_state(seg->state));
-	for (size_t i = 0; i < COUNTERS; i++)
-		printf("%20" PRIu64 "  %s\n", value_of(now, i), counters[i].words);
+	for (size_t i = 0; i < SC_COUNTERS; i++)
+		printf("%20" PRIu64 "  %s\n", sc_counter_value(now, &sc_counter_names[i]),
+		       sc_counter_names[i].words);
 }
 
 static void show_seg(const struct sc_survey_seg *seg, void *arg)

@@ -590,6 +590,17 @@ struct sc_counters {
 };
 const struct sc_counters *sc_ep_counters(const struct sc_ep *ep);
 
+#define SC_COUNTERS (sizeof(struct sc_counters) / sizeof(uint64_t))
+
+/* A counter: its name, its place in struct sc_counters, and what it counts, in words. */
+struct sc_counter {
+	const char *name;
+	size_t offset;
+	const char *words;
+};
+extern const struct sc_counter sc_counter_names[SC_COUNTERS];
+uint64_t sc_counter_value(const struct sc_counters *counters, const struct sc_counter *counter);
+
 /* ---- survey ---------------------------------------------------------------------------------- */
 
 /* The owner's state. CLOSED: it has closed the endpoint, and peers still have messages to read in the segment. */

@@ -168,6 +168,16 @@ static unsigned int param_choice(const struct choice_param *param)
 	return param->usual;
 }
 
+/* Returns the text, which is never freed; NULL: it is not set. */
+static const char *param_text(const char *name, const char *help)
+{
+	const char *text;
+
+	define(name, FI_PARAM_STRING, help, "none");
+	text = value_of(name);
+	return text ? strdup(text) : NULL;
+}
+
 /* ---- names that are no parameter's ----------------------------------------------------------- */
 
 static unsigned int least(unsigned int a, unsigned int b, unsigned int c)
@@ -371,6 +381,9 @@ void shmcma_env_read(void)
 	config->eager_adapts = shmcma_env.calibrated && config->fill == SC_FILL_TRIED;
 	config->calibrate &= config->cma;
 	param_size(&share_min, &config->share_min);
+	shmcma_env.stats = param_text(
+		"stats", "Where an endpoint that closes writes what it has carried: stderr, or the "
+			 "beginning of the name of a file; a dot and the pid follow");
 	check_names();
 }
 

@@ -18,6 +18,7 @@ struct shmcma_env {
 	int remote_comm;	      /* FI_SHMCMA_REMOTE_COMM */
 	bool calibrated;	      /* FI_SHMCMA_CALIBRATE, and FI_SHMCMA_EAGER_MAX is not given */
 	enum shmcma_yield_mode yield; /* FI_SHMCMA_YIELD */
+	const char *stats;	      /* FI_SHMCMA_STATS; NULL: it is not set */
 };
 extern struct shmcma_env shmcma_env;
 

@@ -23,6 +23,7 @@
 #include "base/param.h"
 #include "base/node.h"
 #include "coll/coll.h"
+#include "ep/report.h"
 #include "obj/cntr.h"
 #include "obj/cq.h"
 #include "obj/eq.h"
@@ -240,41 +241,6 @@ static int ep_control(struct fid *fid, int command, void *arg)
 
 /* ---- close ----------------------------------------------------------------------------------- */
 
-#define COUNTER(name) #name, offsetof(struct sc_counters, name)
-static const struct {
-	const char *name;
-	size_t offset;
-} counters[] = {
-	{ COUNTER(tx_msgs) },	       { COUNTER(tx_bytes) },	     { COUNTER(tx_inline) },
-	{ COUNTER(tx_bounce) },	       { COUNTER(tx_rdv) },	     { COUNTER(tx_overflows) },
-	{ COUNTER(rx_msgs) },	       { COUNTER(rx_bytes) },	     { COUNTER(rx_unexpected) },
-	{ COUNTER(rx_cma_bytes) },     { COUNTER(rx_pulled_bytes) }, { COUNTER(rx_local_bytes) },
-	{ COUNTER(shared_bytes) },     { COUNTER(rma_ops) },	     { COUNTER(rma_direct_bytes) },
-	{ COUNTER(rma_requests) },     { COUNTER(rma_served) },	     { COUNTER(rma_delegated) },
-	{ COUNTER(rma_delegated_taken) }, { COUNTER(rma_batched) },     { COUNTER(rma_assisted) },
-	{ COUNTER(connects) },	       { COUNTER(accepts) },	     { COUNTER(refusals) },
-	{ COUNTER(quarantines) },      { COUNTER(departures) },	     { COUNTER(deaths) },
-};
-#define COUNTERS (sizeof(counters) / sizeof(counters[0]))
-_Static_assert(COUNTERS == sizeof(struct sc_counters) / sizeof(uint64_t), "all of them");
-
-/* Logs in one line the traffic of the endpoint, so that a user sees which provider carried the data. */
-static void report(const struct shmcma_ep *ep)
-{
-	const char *all = (const char *)sc_ep_counters(ep->core);
-	char text[COUNTERS * 40];
-	size_t used = 0;
-
-	for (size_t i = 0; i < COUNTERS; i++) {
-		uint64_t value;
-
-		memcpy(&value, all + counters[i].offset, sizeof(value));
-		used += (size_t)snprintf(text + used, sizeof(text) - used, " %s=%" PRIu64,
-					 counters[i].name, value);
-	}
-	shmcma_info(FI_LOG_EP_CTRL, "shmcma: counters:%s\n", text);
-}
-
 static void leave_sep(struct shmcma_ep *context)
 {
 	struct shmcma_sep *sep = context->sep;
@@ -301,7 +267,7 @@ static void destroy_locked(struct shmcma_ep *ep)
 		leave_sep(ep);
 	if (ep->core) {
 		if (!shmcma_is_forked(&ep->fids->fid.fid))
-			report(ep);
+			shmcma_report(ep->core);
 		shmcma_watcher_end_locked(ep->domain, &ep->watcher);
 		sc_ep_destroy(ep->core);
 	}

@@ -18,6 +18,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <strings.h>
+#include <glob.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -1750,6 +1751,71 @@ static void test_no_dir(void **state)
 	}
 }
 
+/* An endpoint sends itself a message of 5 bytes, and closes. */
+static int scene_stats(void)
+{
+	struct fi_cq_tagged_entry done; /* the largest of the formats */
+	char out[5] = "five", in[5];
+	fi_addr_t self;
+	struct tf t;
+
+	memset(&t, 0, sizeof(t));
+	tf_open(&t, NULL);
+	self = tf_insert(&t, t.name);
+	tf_ok(fi_trecv(t.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
+	tf_ok(fi_tsend(t.ep, out, sizeof(out), NULL, self, 1, NULL));
+	for (int i = 0; i < 2;)
+		i += (fi_cq_read(t.tx_cq, &done, 1) == 1) + (fi_cq_read(t.rx_cq, &done, 1) == 1);
+	tf_close(&t);
+	return 0;
+}
+
+/* An endpoint that closes tells in words what it has carried, where the user says. */
+static void test_stats(void **state)
+{
+	char to_file[64] = "FI_SHMCMA_STATS=", name[48] = "/tmp/shmcma-stats.XXXXXX", found[64] = "",
+	     block[4096];
+	const char *const on_stderr[] = { "FI_SHMCMA_STATS=stderr", NULL }, *const in_file[] = { to_file,
+												 NULL };
+	const char *const nowhere[] = { "FI_SHMCMA_STATS=/no/such/directory/x", "FI_LOG_LEVEL=warn",
+					NULL };
+	const char *text;
+	int status, fd;
+	ssize_t got;
+	glob_t files;
+
+	(void)state;
+	text = play("stats", on_stderr, &status);
+	assert_int_equal(status, 0);
+	check_warned(text, "fi_shmcma://");
+	check_warned(text, "1  messages sent\n");
+	check_warned(text, "5  bytes in them\n");
+	assert_null(strstr(text, "peers that died"));
+
+	fd = mkstemp(name);
+	assert_true(fd >= 0);
+	strcat(to_file, name);
+	(void)play("stats", in_file, &status);
+	assert_int_equal(status, 0);
+	snprintf(found, sizeof(found), "%s.*", name);
+	assert_int_equal(glob(found, 0, NULL, &files), 0);
+	assert_int_equal(files.gl_pathc, 1);
+	close(fd);
+	fd = open(files.gl_pathv[0], O_RDONLY | O_CLOEXEC);
+	got = read(fd, block, sizeof(block) - 1);
+	assert_true(got > 0);
+	block[got] = '\0';
+	check_warned(block, "1  messages sent\n");
+	close(fd);
+	unlink(files.gl_pathv[0]);
+	unlink(name);
+	globfree(&files);
+
+	text = play("stats", nowhere, &status);
+	assert_int_equal(status, 0);
+	check_warned(text, "FI_SHMCMA_STATS=/no/such/directory/x: cannot write to /no/such/directory/x.");
+}
+
 static int run_scene(const char *scene)
 {
 	if (!strcmp(scene, "remote"))
@@ -1762,6 +1828,8 @@ static int run_scene(const char *scene)
 		return scene_progress();
 	if (!strcmp(scene, "calibrated"))
 		return scene_calibrated();
+	if (!strcmp(scene, "stats"))
+		return scene_stats();
 	if (!strcmp(scene, "read-only"))
 		return scene_no_dir(true);
 	if (!strcmp(scene, "unwritable"))
@@ -1820,6 +1888,7 @@ int main(int argc, char **argv)
 		TEST(test_progress_strict),
 		TEST(test_calibrated),
 		TEST(test_no_dir),
+		TEST(test_stats),
 	};
 
 	if (argc > 1)

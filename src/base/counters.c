@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * counters.c: the names of the counters of an endpoint, for reports and commands. Constant.
+ */
+#include <shmcma/core.h>
+
+#include <stddef.h>
+#include <string.h>
+
+#define COUNTER(name) #name, offsetof(struct sc_counters, name)
+
+const struct sc_counter sc_counter_names[SC_COUNTERS] = {
+	{ COUNTER(tx_msgs), "messages sent" },
+	{ COUNTER(tx_bytes), "bytes in them" },
+	{ COUNTER(tx_inline), "messages sent inside their record" },
+	{ COUNTER(tx_bounce), "messages sent through bounce buffers" },
+	{ COUNTER(tx_rdv), "messages sent by rendezvous" },
+	{ COUNTER(tx_overflows), "bounce buffers that took the overflow of full rings" },
+	{ COUNTER(rx_msgs), "messages received" },
+	{ COUNTER(rx_bytes), "bytes in them" },
+	{ COUNTER(rx_unexpected), "messages that came before their receive" },
+	{ COUNTER(rx_cma_bytes), "rendezvous bytes received by process_vm_readv" },
+	{ COUNTER(rx_pulled_bytes), "rendezvous bytes received through bounce buffers" },
+	{ COUNTER(rx_local_bytes), "rendezvous bytes received inside the process" },
+	{ COUNTER(shared_bytes), "rendezvous bytes that this side copied as the sender" },
+	{ COUNTER(rma_ops), "one-sided operations begun" },
+	{ COUNTER(rma_direct_bytes), "bytes of them that this side moved by itself" },
+	{ COUNTER(rma_requests), "requests sent to targets" },
+	{ COUNTER(rma_served), "requests done for initiators" },
+	{ COUNTER(rma_delegated), "small operations that the target might do" },
+	{ COUNTER(rma_delegated_taken), "small operations that the target did" },
+	{ COUNTER(rma_batched), "operations copied together with others" },
+	{ COUNTER(rma_assisted), "large operations that the target copied along" },
+	{ COUNTER(connects), "connections to peers" },
+	{ COUNTER(accepts), "connections of peers" },
+	{ COUNTER(refusals), "connections of peers refused" },
+	{ COUNTER(quarantines), "peers cut off because they broke the protocol" },
+	{ COUNTER(departures), "peers that departed" },
+	{ COUNTER(deaths), "peers that died" },
+};
+
+uint64_t sc_counter_value(const struct sc_counters *counters, const struct sc_counter *counter)
+{
+	uint64_t value;
+
+	memcpy(&value, (const char *)counters + counter->offset, sizeof(value));
+	return value;
+}
