@@ -70,16 +70,16 @@ static void print_head(const struct table *table, const struct figure *figure)
 	for (int i = 0; i < table->subject_count; i++)
 		printf(" %*s", column(names[i]), names[i]);
 	for (int i = 1; i < table->subject_count; i++)
-		printf("   %s/%s", names[0], names[i]);
+		printf("   better than %s", names[i]);
 	printf("\n");
 }
 
-/* How many times better the first is; as wide as its title. */
+/* How many times better the first is, below 1 if it is worse; as wide as its title. */
 static void print_ratio(const struct table *table, int other, double better)
 {
-	int width = (int)(strlen(table->subjects[0]) + strlen(table->subjects[other])) + 4;
+	int width = (int)strlen("   better than ") + (int)strlen(table->subjects[other]);
 
-	if (isnan(better))
+	if (!isfinite(better)) /* one of the two took too little to be measured */
 		printf(" %*s", width - 1, "-");
 	else
 		printf(" %*.2fx", width - 2, better);
