@@ -61,7 +61,8 @@ into=''
 cleanup()
 {
 	[ -z "$server" ] || kill "$server" 2>/dev/null
-	[ -z "$installed" ] || make -s -C "$build" uninstall "$installed"
+	# shellcheck disable=SC2086
+	[ -z "$installed" ] || make -s -C "$build" uninstall $installed
 	rm -rf "$work"
 }
 trap cleanup EXIT
@@ -83,11 +84,11 @@ check_info()
 	! grep 'shmcma;' "$work/all" || fail "fi_info shows another provider on top of shmcma"
 }
 
-# install_with ASSIGNMENT: as if it had been given to configure
+# install_with ASSIGNMENT...: as if configure had been told so
 install_with()
 {
-	installed=$1
-	run make -s -C "$build" install "$1" >"$work/said" || fail "make install failed"
+	installed="$*"
+	run make -s -C "$build" install "$@" >"$work/said" || fail "make install failed"
 	cat "$work/said"
 	! grep LD_LIBRARY_PATH "$work/said" || fail "make install speaks of LD_LIBRARY_PATH"
 	grep -q 'fi_info -p shmcma' "$work/said" || fail "make install does not say how to check it"
@@ -95,7 +96,7 @@ install_with()
 
 uninstall_with()
 {
-	run make -s -C "$build" uninstall "$1" || fail "make uninstall failed"
+	run make -s -C "$build" uninstall "$@" || fail "make uninstall failed"
 	installed=''
 	files >"$work/after"
 	diff "$work/before" "$work/after" || fail "the files after uninstall are not those before install"
@@ -103,7 +104,10 @@ uninstall_with()
 
 files >"$work/before"
 
-install_with "prefix=$work/own"
+# whatever this build was configured with
+# shellcheck disable=SC2016
+below='providerdir=$(libdir)/libfabric'
+install_with "prefix=$work/own" "$below"
 files | grep -v "^$work/own" >"$work/outside"
 grep -v "^$work/own" "$work/before" | diff - "$work/outside" || fail "make install wrote outside of the prefix"
 line=$(sed -n 's/^To use it: \(export FI_PROVIDER_PATH=.*\)/\1/p' "$work/said")
@@ -116,7 +120,7 @@ done
 (eval "$line" && run "$work/own/bin/shmcma" doctor) | grep -q "finds shmcma .* in $work/own" || fail "shmcma doctor does not find it"
 provider=$(find "$work/own" -name libshmcma-fi.so)
 ! readelf -S "$provider" | grep -q '\.debug_info' || fail "$provider has what a debugger reads"
-uninstall_with "prefix=$work/own"
+uninstall_with "prefix=$work/own" "$below"
 
 install_with "providerdir=$system"
 [ -f "$system/libshmcma-fi.so" ] || fail "no $system/libshmcma-fi.so"
