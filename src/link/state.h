@@ -436,6 +436,14 @@ struct sc_fenced {
  */
 #define SC_RX_FULL (1u << 30)
 
+/* A transfer. A state is followed by one below it. */
+enum sc_rx_state {
+	SC_RX_ARRIVING, /* it has begun; of an eager message in parts more may come */
+	SC_RX_COPYING,	/* this process copies by CMA: it is in sc_peer.recv.copying */
+	SC_RX_ASKED,	/* the sender has been asked for the payload in pieces */
+	SC_RX_OVER,	/* it has ended, and is reported once those before it are */
+};
+
 /* A posted receive, and then its transfer. */
 struct sc_rx_op {
 	struct sc_slab_object slab;
@@ -460,7 +468,7 @@ struct sc_rx_op {
 	bool unshared;		/* the copy stays unshared */
 	bool proven;		/* sharing: the last read was proven */
 	int failed;		/* sharing: negative errno, reported once the sender has ended too */
-	bool over;		/* ended, but reported only after earlier ones, */
+	enum sc_rx_state state; /* of the transfer */
 	int outcome;		/* with this result: negative errno or 0 */
 	uint64_t fence;		/* arrival of a fenced message; 0: not fenced */
 	sc_abi_op message;	/* the sender's operation; 0: the sender does not wait */

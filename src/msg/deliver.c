@@ -148,7 +148,7 @@ static int deliver_behind(struct sc_rx_op *posted, const struct sc_message *mess
 
 	if (!op)
 		return -ENOMEM;
-	op->over = true;
+	sc_rxop_set_state(op, SC_RX_OVER);
 	op->outcome = 0;
 	if (message->op)
 		acknowledge(message, op->want);

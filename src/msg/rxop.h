@@ -111,10 +111,17 @@ static inline void sc_rxop_begin(struct sc_rx_op *op, const struct sc_message *m
 	op->size = message->size;
 	op->want = op->size < op->capacity ? op->size : op->capacity;
 	op->done = 0;
-	op->over = false;
+	op->state = SC_RX_ARRIVING;
 	op->share.words = NULL;
 	sc_list_init(&op->pulling);
 	sc_list_append(&op->peer->recv.transfers, &op->of_peer);
+}
+
+/* Only this function writes the state of a transfer that has begun. */
+static inline void sc_rxop_set_state(struct sc_rx_op *op, enum sc_rx_state state)
+{
+	assert(state > op->state);
+	op->state = state;
 }
 
 /* Withdraws a posted receive from the matcher. */

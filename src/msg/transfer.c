@@ -96,7 +96,7 @@ static void transfers_report(struct sc_peer *peer)
 	while (!sc_list_empty(&peer->recv.transfers)) {
 		struct sc_rx_op *op = sc_list_entry(peer->recv.transfers.next, struct sc_rx_op, of_peer);
 
-		if (!op->over)
+		if (op->state != SC_RX_OVER)
 			return;
 		transfer_report(peer->ep, op, op->outcome);
 	}
@@ -111,7 +111,7 @@ static void transfer_over(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	}
 	sc_xfer_leave(op->peer, &op->share);
 	copying_remove(op);
-	op->over = true;
+	sc_rxop_set_state(op, SC_RX_OVER);
 	op->outcome = error;
 }
 
@@ -140,6 +140,7 @@ static void transfer_ask(struct sc_rx_op *op, bool fault)
 	uint64_t words[7] = { 0 };
 	struct sc_abi_pull *pull = (struct sc_abi_pull *)words;
 
+	sc_rxop_set_state(op, SC_RX_ASKED);
 	op->done = 0;
 	pull->fault = fault;
 	pull->op = op->message;
@@ -376,6 +377,7 @@ void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	}
 	sc_ep_begin(ep, SC_WORK_PULLING, &peer->recv.listed);
 	sc_list_append(&peer->recv.copying, &op->pulling);
+	sc_rxop_set_state(op, SC_RX_COPYING);
 	if (!op->unshared)
 		share_open(ep, op);
 	if (op->share.words)
@@ -506,8 +508,7 @@ int sc_transfer_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_
 	uint64_t end;
 	size_t here;
 
-	if (!op || op->peer != peer || !sc_list_empty(&op->pulling) || op->over ||
-	    (piece->to && op == peer->recv.arriving_op))
+	if (!op || op->peer != peer || op->state != (piece->to ? SC_RX_ASKED : SC_RX_ARRIVING))
 		return -EPROTO;
 	if (piece->to && !size && !piece->offset && !op->done) { /* the sender could not read it */
 		sender_faulted(ep, op);
@@ -539,7 +540,7 @@ bool sc_transfer_end_peer(struct sc_peer *peer, int error)
 	sc_list_for_safe (entry, next, &peer->recv.transfers) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
 
-		if (sc_xfer_is_over(peer, &op->share) && !op->over)
+		if (sc_xfer_is_over(peer, &op->share) && op->state != SC_RX_OVER)
 			transfer_over(peer->ep, op, error);
 	}
 	transfers_report(peer);
@@ -554,7 +555,8 @@ static void cancel_transfers(struct sc_peer *peer)
 		struct sc_received received = { .tag = op->tag,
 						.size = op->size,
 						.flags = transfer_leave(peer->ep, op),
-						.error = op->over ? op->outcome : -ECANCELED };
+						.error = op->state == SC_RX_OVER ? op->outcome
+										 : -ECANCELED };
 
 		if (!received.error) { /* it was only waiting for its report */
 			received.data = op->data;
