@@ -62,6 +62,7 @@ static int claim(struct sc_peer *peer)
 	uint64_t *claims = sc_seg_claims(peer->seg);
 	uint64_t mine = sc_peer_ticket(peer) | SC_ABI_CLAIMED;
 
+	/* P5' acquire, by the compare and swap: pairs with P5 in sc_peer_slot_return() */
 	for (uint32_t i = 0; i < peer->seg->header.slot_count; i++)
 		if (!sc_load_relaxed_64(&claims[i]) && sc_cas_acq_rel_64(&claims[i], 0, mine)) {
 			(void)SC_FAULT("connect.claimed");

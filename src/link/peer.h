@@ -21,6 +21,7 @@
  * only when a peer has added CHANGED.
  *
  *   P1 release, sc_peer_connect(): slot before claim PUBLISHED     pairs with  P1' sc_peer_review_claims()
+ *      release, say_goodbye(): the last records before claim DEPARTED  pairs with  P1', too
  *   P2 release, sc_peer_bump(): claim, answer, state before count  pairs with P2' sc_peers_changed(), sc_peers_review()
  *   P3 release, sc_peers_close(): published records before CLOSED  pairs with  P3' review_link()
  *   P4 release, sc_peer_answer_slot(): reason before answer        pairs with  P4' review_answer()
