@@ -64,6 +64,13 @@ int command_version(void)
 	return command_end(COMMAND_OK);
 }
 
+int command_other(int option, const char *text)
+{
+	if (option == 'h')
+		return command_help(text);
+	return option == 'V' ? command_version() : command_misused(text);
+}
+
 int command_options(int argc, char **argv, const char *text, bool *json)
 {
 	static const struct option options[] = {
@@ -75,12 +82,8 @@ int command_options(int argc, char **argv, const char *text, bool *json)
 	int option;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'h')
-			return command_help(text);
-		if (option == 'V')
-			return command_version();
 		if (option != 'j')
-			return command_misused(text);
+			return command_other(option, text);
 		*json = true;
 	}
 	return -1;

@@ -33,6 +33,9 @@ int command_version(void);
 /* The same for the usage. */
 int command_help(const char *usage);
 
+/* Does what getopt_long(3) has found, beside the options of a subcommand: 'h', 'V', or a wrong one. Returns the status. */
+int command_other(int option, const char *usage);
+
 /*
  * Reads the options of a subcommand that has only --json, --help and --version. Returns -1: go on, the arguments begin
  * at optind; else the exit status.

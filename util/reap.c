@@ -70,12 +70,8 @@ int reap_run(int argc, char **argv)
 		case 'v':
 			verbose = true;
 			break;
-		case 'h':
-			return command_help(usage);
-		case 'V':
-			return command_version();
 		default:
-			return command_misused(usage);
+			return command_other(option, usage);
 		}
 	}
 	if (optind < argc)

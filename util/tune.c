@@ -124,12 +124,8 @@ int tune_run(int argc, char **argv)
 		case 'm':
 			act = measure;
 			break;
-		case 'h':
-			return command_help(usage);
-		case 'V':
-			return command_version();
 		default:
-			return command_misused(usage);
+			return command_other(option, usage);
 		}
 	}
 	if (optind < argc)

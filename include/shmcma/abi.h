@@ -68,7 +68,7 @@
 #define SC_ABI_CAP_EVENTS (1u << 4) /* it counts accesses to its memory: each needs an SC_ABI_NOTE */
 #define SC_ABI_CAP_BARRIER (1u << 5) /* its stores take part in membarrier(2) of others, see wake.c */
 
-/* The process that has made a file. Others prove by it whether the process lives: see owner.c. */
+/* The process that has made a file: other processes prove by this whether it lives, see owner.c. */
 struct sc_abi_owner {
 	uint64_t boot_id[2];
 	uint64_t start_time;  /* field 22 of /proc/self/stat, clock ticks since boot */
@@ -456,9 +456,9 @@ struct sc_abi_result {
  *
  * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record. It
  * writes the bytes over all but `ended` and the ctl words, 48 of them in the first line; or, with SC_ABI_F_BOUNCED, it
- * puts them into bounce buffers of its own and writes the numbers of these. Then it writes `ended`. The writer of the
- * record reuses these lines only when it has seen that or withdrawn the get, whatever `head` says. The buffers are lent
- * until struct sc_abi_answers says that they have been read.
+ * puts them into bounce buffers of its own and writes the numbers of these. Then it writes `ended`. Whatever `head`
+ * says, the writer of the record reuses its lines only after it has seen `ended` or has withdrawn the get. The buffers
+ * are lent until struct sc_abi_answers says that they have been read.
  */
 struct sc_abi_delegate {
 	union {

@@ -589,62 +589,60 @@ static void test_doctor_elsewhere(void **state)
 	says(text, "has another /dev/shm");
 }
 
+/* This process takes that user and group for good. */
+static void become(unsigned int id)
+{
+	if (setgid(id) || setuid(id))
+		_exit(CHILD_SKIPS);
+}
+
 /* A process of another user, dumpable or not. */
 static void be_other(struct child *self, void *dumpable)
 {
-	if (setgid(4711) || setuid(4711))
-		_exit(CHILD_SKIPS);
+	become(4711);
 	prctl(PR_SET_DUMPABLE, *(const bool *)dumpable);
 	child_tell(self, "");
 	child_wait(self);
 }
 
-static void look_at_undumpable(struct child *self, void *arg)
+/* The doctor names the cause for that process. */
+static void doctor_says(pid_t pid, const char *cause)
 {
 	char line[64], text[COMMAND_TEXT];
-	const pid_t *pid = arg;
 
-	(void)self;
-	child_on_its_own();
-	if (setgid(4711) || setuid(4711))
-		_exit(CHILD_SKIPS);
-	snprintf(line, sizeof(line), "shmcma doctor %d", (int)*pid);
+	snprintf(line, sizeof(line), "shmcma doctor %d", (int)pid);
 	(void)run_command(line, text);
-	says(text, "the process is not dumpable");
+	says(text, cause);
 }
 
-static void look_as_other(struct child *self, void *arg)
+static void look_at_undumpable(struct child *self, void *pid)
 {
-	char line[64], text[COMMAND_TEXT];
-	const pid_t *pid = arg;
-
 	(void)self;
 	child_on_its_own();
-	if (setgid(4712) || setuid(4712))
-		_exit(CHILD_SKIPS);
-	snprintf(line, sizeof(line), "shmcma doctor %d", (int)*pid);
-	(void)run_command(line, text);
-	says(text, "other user numbers");
+	become(4711);
+	doctor_says(*(const pid_t *)pid, "the process is not dumpable");
 }
 
-static void look_from_namespace(struct child *self, void *arg)
+static void look_as_other(struct child *self, void *pid)
 {
-	char line[64], text[COMMAND_TEXT];
-	const pid_t *pid = arg;
-
 	(void)self;
 	child_on_its_own();
-	if (setgid(4711) || setuid(4711))
-		_exit(CHILD_SKIPS);
+	become(4712);
+	doctor_says(*(const pid_t *)pid, "other user numbers");
+}
+
+static void look_from_namespace(struct child *self, void *pid)
+{
+	(void)self;
+	child_on_its_own();
+	become(4711);
 	prctl(PR_SET_DUMPABLE, 1);
 	if (unshare(CLONE_NEWUSER))
 		_exit(CHILD_SKIPS);
 	child_write_file("/proc/self/setgroups", "deny");
 	child_write_file("/proc/self/uid_map", "4711 4711 1");
 	child_write_file("/proc/self/gid_map", "4711 4711 1");
-	snprintf(line, sizeof(line), "shmcma doctor %d", (int)*pid);
-	(void)run_command(line, text);
-	says(text, "the process is in another user namespace");
+	doctor_says(*(const pid_t *)pid, "the process is in another user namespace");
 }
 
 static void test_doctor_user_namespace(void **state)
