@@ -456,8 +456,8 @@ struct sc_abi_result {
  *
  * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record. It
  * writes the bytes over all but `ended` and the ctl words, 48 of them in the first line; or, with SC_ABI_F_BOUNCED, it
- * puts them into bounce buffers of its own and writes the numbers of these. Then it writes `ended`. Whatever `head`
- * says, the writer of the record reuses its lines only after it has seen `ended` or has withdrawn the get. The buffers
+ * puts them into bounce buffers of its own and writes the numbers of these. Then it writes `ended`. The writer of
+ * the record reuses its lines only after it has seen `ended` or has withdrawn the get, whatever `head` says. The buffers
  * are lent until struct sc_abi_answers says that they have been read.
  */
 struct sc_abi_delegate {

@@ -99,25 +99,24 @@ struct size_param {
 /* Stores the number to *value, which has the default before. Returns whether a good value was set. */
 static bool param_size(const struct size_param *param, uint32_t *value)
 {
-	const char *variable, *text;
-	struct variable name;
+	const struct variable variable = variable_of(param->name);
+	const char *text;
 	uintmax_t number;
 	char usual[16];
 
 	snprintf(usual, sizeof(usual), "%" PRIu32, *value);
 	define(param->name, FI_PARAM_STRING, param->help, usual);
-	name = variable_of(param->name);
-	variable = name.name;
 	text = value_of(param->name);
 	if (!text)
 		return false;
 	if (!is_number(text, &number)) {
-		shmcma_warn(FI_LOG_CORE, "%s=%s is not a number: using %s\n", variable, text, usual);
+		shmcma_warn(FI_LOG_CORE, "%s=%s is not a number: using %s\n", variable.name, text, usual);
 	} else if (number < param->min || number > param->max || number % param->unit) {
 		shmcma_warn(FI_LOG_CORE, "%s=%s is not from %zu to %zu in steps of %zu: using %s\n",
-			    variable, text, param->min, param->max, param->unit, usual);
+			    variable.name, text, param->min, param->max, param->unit, usual);
 	} else if (param->power && number & (number - 1)) {
-		shmcma_warn(FI_LOG_CORE, "%s=%s is not a power of two: using %s\n", variable, text, usual);
+		shmcma_warn(FI_LOG_CORE, "%s=%s is not a power of two: using %s\n", variable.name, text,
+			    usual);
 	} else {
 		*value = (uint32_t)number;
 		return true;
@@ -286,8 +285,7 @@ static bool read_strict(void)
 	return param_choice(&(struct choice_param){
 		"rma",
 		"How peers access registered memory: trusted, they copy by themselves after they have "
-		"checked the "
-		"registration; strict, this process checks and copies for them, in a thread of its own",
+		"checked the registration; strict, this process checks and copies for them, in a thread of its own",
 		words, 0 });
 }
 
@@ -301,8 +299,7 @@ static enum sc_fill_way read_fill(void)
 	return (enum sc_fill_way)param_choice(
 		&(struct choice_param){ "fill",
 					"How shared buffers are filled: cached, by plain stores; "
-					"streamed, past the processor's caches; tried, "
-					"whichever turns out to be best for each peer",
+					"streamed, past the processor's caches; tried, whichever turns out to be best for each peer",
 					words, SC_FILL_TRIED });
 }
 
@@ -316,8 +313,7 @@ static enum shmcma_yield_mode read_yield(void)
 	return (enum shmcma_yield_mode)param_choice(&(struct choice_param){
 		"yield",
 		"When a caller that polls in vain lets other processes run on its processor: auto, while "
-		"more "
-		"processes have endpoints here than there are processors for them; never; always",
+		"more processes have endpoints here than there are processors for them; never; always",
 		words, SHMCMA_YIELD_AUTO });
 }
 
@@ -334,8 +330,7 @@ void shmcma_env_read(void)
 	struct size_param eager_max = {
 		.name = "eager_max",
 		.help = "Largest message, in bytes, that goes through shared buffers without asking its "
-			"receiver, up to "
-			"16 buffers. Without it a default that may be changed by what has been measured "
+			"receiver, up to 16 buffers. Without it a default that may be changed by what has been measured "
 			"on this machine",
 		.unit = 1,
 	};
@@ -344,8 +339,7 @@ void shmcma_env_read(void)
 	sc_config_init(config);
 	config->cma = param_bool("cma", config->cma,
 				 "Copy large messages straight between processes (cross memory "
-				 "attach). Without it they go through "
-				 "shared buffers.");
+				 "attach). Without it they go through shared buffers.");
 	config->daemon =
 		param_bool("daemon", config->daemon,
 			   "Have a thread that finds out at once about the death of other processes and "
