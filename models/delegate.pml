@@ -4,9 +4,10 @@
  *
  * An initiator has N operations on one word, each of a kind of its own choosing: put, get answered in the
  * lines of the ring, get answered in the target's only buffer. It offers them, or does them directly when
- * none is offered; withdraws at any moment; collects. The target takes what is in the ring of L lines, or
- * computes for ever between two records. Either may be killed anywhere. Stores are seen in their order, as
- * their releases have it; the order of what is stored is what some mutants change.
+ * none is offered; withdraws at any moment; collects. The target takes what is in the ring of L lines,
+ * tells of puts at once or of several together, or computes for ever between two records. Either may be
+ * killed anywhere. Stores are seen in their order, as their releases have it; the order of what is stored
+ * is what some mutants change.
  *
  * Asserted: each operation is done in its order, once at most, and never after it was told of; it is told of
  * once, a success was done, and a get has brought what it found when it was done. The initiator comes to its
@@ -121,7 +122,7 @@ inline succeed(op, what, value)
 
 active proctype Target()
 {
-	byte n, w, t, what, lent, answers;
+	byte n, w, t, what, lent, answers, untold; /* the put that was done last and not told of, + 1 */
 
 	{
 end_idle:
@@ -158,8 +159,7 @@ again:
 				:: DONE == 2 -> delegated_done = n + 1
 				:: else
 				fi;
-				atomic { do_it(of_offer[n], what) };
-				delegated_done = n + 1
+				atomic { do_it(of_offer[n], what); untold = n + 1 }
 			:: what == GET ->
 				if
 				:: ENDED == 2 -> ended[n % L] = 1
@@ -178,7 +178,8 @@ again:
 		fi;
 		atomic { t = 0; w = 0; what = 0; n = 0 };
 		head++
-	:: true -> goto end_computes
+	:: untold -> atomic { delegated_done = untold; untold = 0 }
+	:: !untold -> goto end_computes
 	od;
 end_computes:
 	false

@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # The table from files to the parts of the full tests that can see a change of them (test/affected): each file of the
-# project has a row, each row a file; each part is one of test/parts.sh, and each of those that ./runtests full has is
-# in some row, or in the list below. A model is selected by the files that its top comment names. Where there is git,
-# what test/affected.sh takes for the change is seen in a repository made for that.
+# project has a row, each row a file; each part is one of test/parts.sh, and each of those that ./runtests full has
+# is in some row, or in the list below. CONTRIBUTING.md has a limit for each tier of tests: the budgets of the tier's
+# parts add up to no more. It also names the parts that CI never takes. A model is selected by the files that its top
+# comment names. Where there is git, what test/affected.sh takes for the change is seen in a repository made for
+# that.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 top=$(pwd)
 # What CI has for every change, or what takes too long for any.
-always="build clang asan tsan distribution install soak"
+always="quickstart build clang asan tsan distribution install soak"
+# Other parts of the full tests have these in them: rounds, rounds, points.
+within="tests fuzz once"
 status=0
 
 complain()
@@ -31,6 +35,12 @@ files()
 rows()
 {
 	grep '^[^# ][^ ]*:' test/affected
+}
+
+# list NAME: the parts of that tier in runtests, besides those for what has changed
+list()
+{
+	sed -n "/^	$1)/,/;;/s/.*parts=\"\$parts \(.*\)\"/\1/p" runtests | tr ' ' '\n' | grep -vxE 'changed(-models)?'
 }
 
 # ---- files and rows ----
@@ -66,7 +76,7 @@ for part in $listed; do
 	grep -q "^part_$(echo "${part%%:*}" | tr - _)()" test/parts.sh || complain "there is no part ${part%%:*} in test/parts.sh"
 	echo "$used" | grep -qxF "$part" || complain "no row of test/affected has $part"
 done
-for part in $(sed -n '/^	full)/,/;;/s/.*parts="\$parts \(.*\)"/\1/p' runtests); do
+for part in $(list full); do
 	case " $always " in
 	*" $part "*) ;;
 	*)
@@ -76,7 +86,40 @@ for part in $(sed -n '/^	full)/,/;;/s/.*parts="\$parts \(.*\)"/\1/p' runtests); 
 done
 for part in $(grep -o '^part_[a-z0-9_]*' test/parts.sh | sed 's/^part_//' | tr _ -); do
 	sed -n "/^budgets='/,/^'/p" test/parts.sh | grep -q "^$part [0-9]*\$" || complain "test/parts.sh has no budget of $part"
+	{ list full && echo "$within" | tr ' ' '\n'; } | sed 's/:.*//' | grep -qx "$part" ||
+		complain "./runtests full lacks $part"
 done
+
+# ---- tiers ----
+
+# fits LIMIT SECONDS PART...: the seconds and the budgets of the parts are within the limit that stands beside it
+fits()
+{
+	limit=$(awk -F ' [|] ' -v row="| \`$1\`" '$1 == row { print $NF + 0 }' CONTRIBUTING.md)
+	sum=$(
+		. test/parts.sh
+		total=$2
+		shift 2
+		for part; do total=$((total + $(budget "$part"))); done
+		echo "$total"
+	)
+	[ "$sum" -le $((${limit:-0} * 60)) ] || complain "the parts of $1 may take $sum s, of ${limit:-0} min in CONTRIBUTING.md"
+	grep -q "^| \`$1\` .* at most $limit minutes" README.md || complain "README.md has another limit of $1"
+}
+
+extra=$(sed -n 's/.*SHMCMA_EXTRA:-\([0-9]*\)}.*/\1/p' test/affected.sh)
+fits ./runtests 60 build tests # the seconds are those of six models
+# the lists are to be split
+# shellcheck disable=SC2046
+fits .ci/run "$extra" $(list ci)
+# shellcheck disable=SC2046
+fits "./runtests full" 0 $(list full)
+
+# Parts that cost more than CI has for all of them
+never=$(awk -v extra="$extra" '$1 == "part" && $3 > extra { sub(/:.*/, "", $2); if (!seen[$2]++) printf "%s`%s`", sep, $2; sep = ", " }' \
+	test/affected)
+tr '\n' ' ' <CONTRIBUTING.md | grep -qF "so that CI never takes it: $never. " ||
+	complain "CONTRIBUTING.md does not say that CI never takes $never"
 
 # ---- models ----
 

@@ -5,7 +5,7 @@
 #  - a file of src/ or prov/ what is in its own room and in lower ones; and no two modules need each other;
 #  - a file of src/ no libfabric;
 #  - a file of prov/ shmcma/core.h, libfabric and prov/, nothing of src/ and not shmcma/abi.h;
-#  - a command of util/ shmcma/core.h, and what lies beside it; util/libfabric.c alone libfabric;
+#  - a command of util/ shmcma/core.h, and what lies beside it; util/libfabric.c and util/pair.c alone libfabric;
 #  - a test of the public interface (test/fabric, test/multi) nothing of the core at all.
 #
 # A module is <name>.c and <name>.h. Calls are seen where make has left the objects: a symbol that one object needs and
@@ -116,8 +116,13 @@ for file in util/*.[ch]; do
 	for name in $(includes "$file"); do
 		case $name in
 		'<shmcma/core.h>') ;;
-		'<rdma/fabric.h>') [ "$file" = util/libfabric.c ] || complain "$file includes $name: util/libfabric.c alone" ;;
-		*shmcma/* | '<rdma/'*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
+		'<rdma/'*)
+			case $file in
+			util/libfabric.c | util/pair.c) ;;
+			*) complain "$file includes $name: util/libfabric.c and util/pair.c alone" ;;
+			esac
+			;;
+		*shmcma/*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
 		'"'*)
 			[ -f "util/$(echo "$name" | tr -d '"')" ] ||
 				complain "$file includes $name: not found beside it"

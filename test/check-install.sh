@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# check-install.sh [--yes] [BUILD] - what `make install` promises, on this very system. BUILD, by default ./build, has been
-# made before.
+# check-install.sh [--yes | --aside] [BUILD] - what configure and `make install` promise, on this very system. BUILD,
+# by default ./build, has been made before.
 #
+# 0. configure says where the provider goes, and what makes libfabric look there. It goes on without cmocka.
 # 1. Into a prefix of its own: nothing is written outside of it, and the line that make prints makes libfabric find shmcma.
 # 2. Into the directory of the system's libfabric: with no environment variable set libfabric finds shmcma and sends
 #    messages through it, and no provider is stacked on it.
@@ -11,7 +12,10 @@
 # After `make uninstall` the tree of files and directories is the one before.
 #
 # No part of make check, for it changes the system for a while: it runs as root only, and only with --yes or
-# in a machine of continuous integration, which sets CI.
+# in a machine of continuous integration, which sets CI. With --aside it sees /etc, /opt and /usr in a mount namespace in
+# which a file system in memory takes what is written there, and the system stays as it is.
+#
+# Exit: 0; 1 failed; 77 such mounts are not permitted (1 if SHMCMA_NO_SKIP is set).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -27,6 +31,35 @@ run()
 	"$@"
 }
 
+# aside ARGUMENT...: this script again, with those arguments, in the mount namespace
+aside()
+{
+	above=$(mktemp -d) || exit 1
+	unshare --mount --propagation private sh -c '
+		above=$1
+		shift
+		mount -t tmpfs shmcma-test "$above" || exit 77
+		for dir in etc opt usr; do
+			mkdir "$above/$dir" "$above/$dir.work" &&
+				mount -t overlay -o "lowerdir=/$dir,upperdir=$above/$dir,workdir=$above/$dir.work" overlay "/$dir" ||
+				exit 77
+		done
+		touch /usr/shmcma-test || exit 77
+		rm /usr/shmcma-test
+		exec sh test/check-install.sh --yes "$@"' aside "$above" "$@"
+	status=$?
+	rmdir "$above"
+	[ $status = 77 ] || exit $status
+	[ -z "${SHMCMA_NO_SKIP:-}" ] || fail "mounts are not permitted, but SHMCMA_NO_SKIP is set"
+	echo "SKIP: mounts are not permitted"
+	exit 77
+}
+
+if [ "${1:-}" = --aside ]; then
+	shift
+	[ "$(id -u)" = 0 ] || fail "this installs: run it as root"
+	aside "$@"
+fi
 agreed=${CI:-}
 if [ "${1:-}" = --yes ]; then
 	agreed=yes
@@ -34,7 +67,7 @@ if [ "${1:-}" = --yes ]; then
 fi
 build=${1:-build}
 [ "$(id -u)" = 0 ] || fail "this installs on the system: run it as root"
-[ -n "$agreed" ] || fail "this installs on the system and takes it away again; say --yes if that is meant"
+[ -n "$agreed" ] || fail "this installs on the system and takes it away again; say --yes if that is meant, or --aside"
 [ -f "$build/Makefile" ] || fail "no build in $build"
 
 # No variable of libfabric or of the linker may help.
@@ -74,6 +107,42 @@ files()
 	find /etc /opt /usr "$work/own" -path '*/__pycache__' -prune -o -print 2>/dev/null | sort
 }
 
+# configure_with OPTION...: as on a system without cmocka
+configure_with()
+{
+	run "$top/configure" -q -n --cache-file=cache --prefix="$work/own" MPICC= PKG_CONFIG_LIBDIR="$work/pkgconfig" \
+		"$@" >"$work/said" 2>&1
+	status=$?
+	cat "$work/said"
+	return $status
+}
+
+# shown NAME WORDS: the summary of configure has that line
+shown()
+{
+	sed -n 's/^ *\([a-zA-Z ]*[a-zA-Z]\)   *\([^ ].*\)$/\1: \2/p' "$work/said" | grep -qxF "$1: $2" ||
+		fail "the summary of configure does not say: $1 $2"
+}
+
+check_configure()
+{
+	top=$(pwd)
+	mkdir "$work/configured" "$work/pkgconfig" || exit 1
+	cp "$(pkg-config --variable=pcfiledir libfabric)/libfabric.pc" "$work/pkgconfig/" || exit 1
+	cd "$work/configured" || exit 1
+	configure_with || fail "configure failed"
+	shown "provider goes to" "$work/own/lib/libfabric"
+	shown "to use it there" "export FI_PROVIDER_PATH=$work/own/lib/libfabric"
+	shown "tests" "no: cmocka is missing (Debian: libcmocka-dev)"
+	configure_with --disable-tests --with-provider-dir=system || fail "configure failed"
+	shown "provider goes to" "$system"
+	shown "to use it there" "not needed"
+	shown "tests" "no"
+	! configure_with --enable-tests || fail "configure --enable-tests goes on without cmocka"
+	grep -q 'cmocka is missing' "$work/said" || fail "configure --enable-tests does not say that cmocka is missing"
+	cd "$top" || exit 1
+}
+
 # check_info: libfabric finds shmcma, and nothing stands on top of it
 check_info()
 {
@@ -102,6 +171,11 @@ uninstall_with()
 	diff "$work/before" "$work/after" || fail "the files after uninstall are not those before install"
 }
 
+# A tree that has been configured in place cannot be configured for another build.
+[ -f config.status ] || check_configure
+
+# Empty directories that are there before stay as well.
+mkdir -p "$work/own/bin" "$work/own/share/man/man1" || exit 1
 files >"$work/before"
 
 # whatever this build was configured with
@@ -118,6 +192,11 @@ for command in "shmcma ps" "shmcma reap -l" "shmcma-reap -l" "shmcma-tune"; do
 	[ $? -lt 2 ] || fail "$command fails"
 done
 (eval "$line" && run "$work/own/bin/shmcma" doctor) | grep -q "finds shmcma .* in $work/own" || fail "shmcma doctor does not find it"
+dropin=$(find "$work/own" -name libshm-fi.so)
+[ -f "$dropin" ] && [ "$(dirname "$dropin")" != "$(dirname "$(find "$work/own" -name libshmcma-fi.so)")" ] ||
+	fail "libshm-fi.so is to be in a directory of its own"
+FI_PROVIDER_PATH=$(dirname "$dropin") run fi_info -p shm >"$work/said" || fail "libfabric does not take $dropin"
+! grep FI_PROTO_SHM "$work/said" || fail "libfabric prefers its own shm to $dropin"
 provider=$(find "$work/own" -name libshmcma-fi.so)
 ! readelf -S "$provider" | grep -q '\.debug_info' || fail "$provider has what a debugger reads"
 uninstall_with "prefix=$work/own" "$below"
@@ -126,6 +205,7 @@ install_with "providerdir=$system"
 [ -f "$system/libshmcma-fi.so" ] || fail "no $system/libshmcma-fi.so"
 check_info
 cat "$work/info"
+run fi_info -p shm | grep -q FI_PROTO_SHM || fail "an installation takes the place of libfabric's shm unasked"
 first=$((20000 + $$ % 20000))
 pingpong $first
 pingpong $((first + 100)) -m tagged

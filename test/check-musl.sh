@@ -54,7 +54,12 @@ for source in "$top"/test/unit/test_*.c; do
 	objects="$objects test/unit/$(basename "$source" .c).o"
 done
 for source in "$top"/prov/*/*.c; do
-	objects="$objects prov/$(basename "$(dirname "$source")")/libshmcma_fi_la-$(basename "$source" .c).lo"
+	case $source in
+	*/base/shmcma.c) library=libshmcma_fi_la ;;
+	*/base/shm.c) library=dropin_libshm_fi_la ;;
+	*) library=libshmcma_prov_la ;;
+	esac
+	objects="$objects prov/$(basename "$(dirname "$source")")/$library-$(basename "$source" .c).lo"
 done
 make -s -j"$(nproc)" libshmcma-core.la $objects $programs >make.log 2>&1 || { cat make.log; fail "make"; }
 for program in $programs; do

@@ -5,6 +5,7 @@
 #
 #   work     a directory for what the two sides print
 #   into     words to put before each command, as chroot's; may be empty
+#   pinged   the provider, by default shmcma
 #   server   set here: the process of the server while it runs, to be killed by whoever leaves meanwhile
 
 server=''
@@ -25,7 +26,7 @@ pingpong()
 		port=$((port + 1))
 	done
 	# shellcheck disable=SC2086
-	set -- timeout 600 ${into:-} fi_pingpong -p shmcma -e rdm -S all -c "$@"
+	set -- timeout 600 ${into:-} fi_pingpong -p "${pinged:-shmcma}" -e rdm -S all -c "$@"
 	printf '+ %s -B %s &\n' "$*" "$port"
 	"$@" -B "$port" >"$work/server" 2>&1 &
 	server=$!

@@ -2,12 +2,12 @@
 /*
  * doctor.c: shmcma doctor looks for the reasons why the provider is not found, fails or is slow. shmcma(1).
  *
- * Each check prints one line or more. It makes processes of its own, and changes nothing that others see.
+ * Each check prints one line or more. It makes processes of its own, and changes nothing that others see; but the last
+ * check opens endpoints, and their processes remove files of dead ones as all do.
  */
 #include "command.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,21 +20,23 @@
 #include "access.h"
 #include "finding.h"
 #include "libfabric.h"
+#include "pair.h"
+#include "settings.h"
 
 #define DIR_NAME "/dev/shm"
 #define FILES_NEEDED 64	 /* libfabric, an MPI library and an endpoint open about as many */
 #define FILES_WANTED 256 /* one more for each peer, as long as they are at most a quarter */
 
-static const char usage[] =
-	"usage: shmcma doctor [--json] [PID...]\n"
-	"Looks for the reasons why libfabric's provider shmcma is not found, fails or is slow. With PID: also for\n"
-	"the reasons why this process may not read the memory of that one.\n"
-	"\n"
-	"      --json     print one JSON document\n"
-	"  -h, --help     this\n"
-	"      --version\n"
-	"\n"
-	"Exit status: 0; 1 if a fault was found; 2 for wrong arguments.\n";
+static double ranks = 2; /* that are to find room */
+
+/* Returns the bytes of that many endpoints, each connected with all others. */
+static uint64_t memory_of(uint32_t count)
+{
+	struct sc_config config;
+
+	sc_config_init(&config);
+	return count * sc_ep_memory(&config, count - 1);
+}
 
 /* Returns the largest number of endpoints, each connected with all others, that fit into that many bytes. */
 static uint32_t endpoints_in(uint64_t bytes)
@@ -43,7 +45,7 @@ static uint32_t endpoints_in(uint64_t bytes)
 	uint32_t count = 0;
 
 	sc_config_init(&config);
-	while (count < config.slots && (count + 1) * sc_ep_memory(&config, count) <= bytes)
+	while (count < config.slots && memory_of(count + 1) <= bytes)
 		count++;
 	return count;
 }
@@ -52,7 +54,7 @@ static void check_room(struct finding *finding)
 {
 	struct statvfs fs;
 	uint64_t size, room;
-	uint32_t count;
+	uint32_t count, needed = (uint32_t)ranks;
 
 	if (statvfs(DIR_NAME, &fs)) {
 		finding->level = FINDING_FAULT;
@@ -66,12 +68,14 @@ static void check_room(struct finding *finding)
 		     "%" PRIu64 " KiB of %" PRIu64 " KiB are free, for %" PRIu32
 		     "%s endpoints that all have all their buffers and connections",
 		     room / 1024, size / 1024, count, count == 1024 ? " or more" : "");
-	if (count >= 2)
+	if (count >= needed)
 		return;
 	finding->level = FINDING_FAULT;
-	finding_why(finding, "two endpoints need more");
-	finding_remedy(finding, "free space there (shmcma reap), or as root: mount -o remount,size=1g " DIR_NAME
-				" (docker: --shm-size=1g)");
+	finding_why(finding, "%" PRIu32 " endpoints need %" PRIu64 " KiB", needed,
+		    memory_of(needed) / 1024);
+	finding_remedy(finding,
+		       "free space there (shmcma reap), or as root: mount -o remount,size=1g " DIR_NAME
+		       " (docker: --shm-size=1g), or set a lower FI_SHMCMA_BOUNCE_COUNT");
 }
 
 static void check_shm(void)
@@ -158,6 +162,86 @@ static void check_left(void)
 	finding_show(&finding);
 }
 
+static void count_hidden(const struct sc_survey_seg *seg, void *arg)
+{
+	unsigned int *hidden = arg;
+
+	*hidden += !seg->fault && !seg->pid && seg->state == SC_SURVEY_LIVE;
+}
+
+/* Endpoints that this user has on this machine, and whose processes have no pid here. */
+static void check_hidden(void)
+{
+	struct finding finding;
+	unsigned int hidden = 0;
+
+	finding_init(&finding, "pid namespace");
+	if (sc_survey_list(count_hidden, &hidden) || !hidden) {
+		finding_what(&finding, "the processes of all endpoints are visible from here");
+	} else {
+		finding.level = FINDING_WARNING;
+		finding_what(&finding, "endpoints of processes that are not visible from here: %u",
+			     hidden);
+		finding_why(
+			&finding,
+			"they are in another pid namespace, so large messages to them go through shared "
+			"memory");
+		finding_remedy(&finding, "run all in one pid namespace (docker: --pid=container:NAME)");
+	}
+	finding_show(&finding);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+#define PATIENCE 120 /* seconds without a result: a machine may be slow, or busy */
+
+/* A message inside its record, one through a bounce buffer, one by rendezvous. */
+static const struct pair_case ways[] = { { 8, false }, { 4 << 10, false }, { 1 << 20, false } };
+static const char *const ways_words[] = { "8 B", "4 KiB", "1 MiB" };
+
+/* Sends messages between two processes. False: a fault, which the finding tells. */
+static bool ping(struct finding *finding, const struct pair_plan *plan, const char *where)
+{
+	struct pair_result result;
+
+	pair_measure(plan, &result);
+	if (!*result.fault)
+		return true;
+	finding->level = FINDING_FAULT;
+	if (result.done < plan->count)
+		finding_what(finding, "a message of %s between two processes%s does not arrive",
+			     ways_words[plan->cases + result.done - ways], where);
+	else
+		finding_what(finding, "two processes%s do not end", where);
+	finding_why(finding, "%s", result.fault);
+	finding_remedy(finding, "see the findings above, and the log (FI_LOG_LEVEL=warn)");
+	return false;
+}
+
+/* The last check, for it changes the environment. The processes write no reports where the user wants those of a job. */
+static void check_messages(void)
+{
+	struct pair_plan plan = {
+		.provider = "shmcma", .cpus = { -1, -1 }, .patience = PATIENCE, .cases = ways, .count = 3
+	};
+	struct finding finding;
+
+	finding_init(&finding, "messages");
+	finding_what(&finding,
+		     "messages of 8 B, 4 KiB and 1 MiB arrive, the last also without cross memory "
+		     "attach");
+	(void)unsetenv("FI_SHMCMA_STATS");
+	if (ping(&finding, &plan, "")) {
+		(void)setenv("FI_SHMCMA_CMA", "0", 1);
+		plan.cases = &ways[2];
+		plan.count = 1;
+		(void)ping(&finding, &plan, " without cross memory attach");
+	}
+	finding_show(&finding);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
 static void check_process(pid_t pid)
 {
 	struct finding finding;
@@ -172,23 +256,51 @@ static bool is_number(const char *text)
 	return *text && !text[strspn(text, "0123456789")] && atoi(text) > 0;
 }
 
-int doctor_run(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-	bool json = false;
-	int status = command_options(argc, argv, usage, &json);
+	bool is_found;
 
-	if (status >= 0)
-		return status;
-	for (int i = optind; i < argc; i++)
+	for (int i = 0; i < argc; i++)
 		if (!is_number(argv[i]))
-			return command_misused(usage);
-	findings_begin(json);
-	libfabric_check();
+			return command_misused();
+	findings_begin(command_json);
+	is_found = libfabric_check();
 	check_shm();
 	check_access();
 	check_files();
 	check_left();
-	for (int i = optind; i < argc; i++)
+	check_hidden();
+	for (int i = 0; i < argc; i++)
 		check_process(atoi(argv[i]));
+	settings_check_openmpi();
+	settings_check_mpich();
+	if (is_found)
+		check_messages();
 	return command_end(findings_end() == FINDING_FAULT ? COMMAND_FAULT : COMMAND_OK);
 }
+
+static bool take(int letter, const char *argument)
+{
+	(void)letter;
+	return command_number(argument, 1, 1024, &ranks);
+}
+
+static const struct command_option options[] = {
+	{ "ranks", 'n', true, "N", "endpoints that must find room in /dev/shm; 2" },
+	COMMAND_JSON,
+	{ 0 },
+};
+
+const struct command doctor_command = {
+	.name = "doctor",
+	.full = "shmcma doctor",
+	.arguments = "[PID...]",
+	.words = "look for the reasons why the provider is not found, fails or is slow",
+	.about = "Looks for the reasons why libfabric's provider shmcma is not found, fails or is slow. "
+		 "With PID: also\n"
+		 "for the reasons why this process may not read the memory of that one.",
+	.status = "0; 1 if a fault was found",
+	.options = options,
+	.take = take,
+	.run = run,
+};

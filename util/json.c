@@ -103,3 +103,9 @@ void json_count(const char *key, uint64_t value)
 	begin_value(key);
 	printf("%" PRIu64, value);
 }
+
+void json_real(const char *key, double value)
+{
+	begin_value(key);
+	printf("%.6g", value);
+}

@@ -19,5 +19,6 @@ void json_close_array(void);
 void json_string(const char *key, const char *value);
 void json_number(const char *key, int64_t value);
 void json_count(const char *key, uint64_t value);
+void json_real(const char *key, double value);
 
 #endif

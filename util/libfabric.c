@@ -27,7 +27,7 @@
 #define PROVIDER "shmcma"
 #define FILE_NAME "libshmcma-fi.so"
 #define OLDEST FI_VERSION(1, 17)
-#define PATIENCE 20 /* seconds */
+#define PATIENCE 120 /* seconds: libraries that libfabric loads may take long, see pair.c */
 #define PATH_LENGTH 400
 #define LOG_MAX 16384
 
@@ -39,6 +39,12 @@ struct answer {
 	char file[PATH_LENGTH]; /* of the provider, loaded or not; empty: there is none */
 	char fault[PATH_LENGTH]; /* of the dynamic loader */
 };
+
+void libfabric_quiet(void)
+{
+	setenv("IPATH_NO_BACKTRACE", "1", 1);
+	setenv("HFI_NO_BACKTRACE", "1", 1);
+}
 
 /* ---- the child ------------------------------------------------------------------------------- */
 
@@ -126,8 +132,7 @@ static void be_child(int answer_fd, int log_fd)
 	for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
 		unsetenv(silent[i]);
 	setenv("FI_LOG_LEVEL", "warn", 1);
-	setenv("IPATH_NO_BACKTRACE", "1", 1); /* or libraries of other providers handle signals */
-	setenv("HFI_NO_BACKTRACE", "1", 1);
+	libfabric_quiet();
 	(void)dup2(log_fd, STDERR_FILENO);
 	(void)dup2(log_fd, STDOUT_FILENO);
 	ask(answer_fd);
@@ -222,8 +227,7 @@ static int end(const struct child *child, bool hangs)
 	return status;
 }
 
-/* Tells whether FI_PROVIDER keeps libfabric from using the provider. */
-static bool is_excluded(const char *list)
+bool libfabric_excludes(const char *list)
 {
 	bool negated, listed = false;
 
@@ -281,7 +285,7 @@ static void explain_missing(struct finding *finding, const struct answer *answer
 {
 	const char *list = getenv("FI_PROVIDER"), *path = getenv("FI_PROVIDER_PATH");
 
-	if (is_excluded(list)) {
+	if (libfabric_excludes(list)) {
 		finding_why(finding, "FI_PROVIDER=%s leaves it out", list);
 		finding_remedy(finding, "unset FI_PROVIDER, or add " PROVIDER);
 	} else if (!*answer->file) {
@@ -367,7 +371,7 @@ static void show_silence(bool made, int status)
 	finding_show(&finding);
 }
 
-void libfabric_check(void)
+bool libfabric_check(void)
 {
 	static char log[LOG_MAX];
 	struct answer answer;
@@ -377,19 +381,27 @@ void libfabric_check(void)
 
 	if (!start(&child)) {
 		show_silence(false, 0);
-		return;
+		return false;
 	}
 	heard = listen_to(&child, &answer, log);
 	status = end(&child, heard != HEARD_END);
 	if (heard != HEARD_ANSWER) {
 		show_silence(true, status);
-		return;
+		return false;
 	}
 	answer.file[PATH_LENGTH - 1] = answer.fault[PATH_LENGTH - 1] = '\0';
 	show_libfabric(&answer);
 	if (answer.version < OLDEST)
-		return;
+		return false;
 	show_provider(&answer);
 	if (*answer.file && !*answer.fault)
 		show_parameters(log);
+	return !answer.err;
+}
+
+void libfabric_set_path(void)
+{
+	if (strcmp(SHMCMA_PROVIDER_DIR, SHMCMA_SYSTEM_PROVIDER_DIR) != 0 &&
+	    !access(SHMCMA_PROVIDER_DIR "/" FILE_NAME, F_OK))
+		(void)setenv("FI_PROVIDER_PATH", SHMCMA_PROVIDER_DIR, 0);
 }

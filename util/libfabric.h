@@ -3,7 +3,18 @@
 #ifndef UTIL_LIBFABRIC_H
 #define UTIL_LIBFABRIC_H
 
-/* Shows the findings: libfabric, the provider, parameters. */
-void libfabric_check(void);
+#include <stdbool.h>
+
+/* Shows the findings: libfabric, the provider, parameters. True: libfabric finds the provider. */
+bool libfabric_check(void);
+
+/* Tells whether that value of FI_PROVIDER keeps libfabric from using the provider. NULL does not. */
+bool libfabric_excludes(const char *list);
+
+/* Sets FI_PROVIDER_PATH, if libfabric would not find the installed provider without it. */
+void libfabric_set_path(void);
+
+/* For a process that will load libfabric: libraries of other providers handle no signals. */
+void libfabric_quiet(void);
 
 #endif

@@ -5,26 +5,13 @@
  *
  * It harms no living process, whenever it runs, and may be killed at any instant: see src/proc/reap.c.
  */
-#define _GNU_SOURCE 1
 #include "command.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <shmcma/core.h>
+#include "json.h"
 
-static bool verbose, failed;
-
-static const char usage[] =
-	"usage: shmcma reap [-lnv]\n"
-	"Removes what dead processes of this user have left of libfabric's provider shmcma in /dev/shm.\n"
-	"\n"
-	"  -l, --list     show all files of the provider, the living's too, and remove none\n"
-	"  -n, --dry-run  show what would be removed, and remove nothing\n"
-	"  -v, --verbose  say what is removed\n"
-	"  -h, --help     this\n"
-	"      --version\n"
-	"\n"
-	"Exit status: 0, 1 if something could not be looked at or removed, 2 for wrong arguments.\n";
+static bool all, dry, verbose, failed;
 
 static void log_line(enum sc_log_level level, const char *line)
 {
@@ -33,13 +20,24 @@ static void log_line(enum sc_log_level level, const char *line)
 		fprintf(stderr, "%s: %s\n", command_name, line);
 }
 
+static void show_json(const struct sc_reap_file *file)
+{
+	json_open_object(NULL);
+	json_string("file", file->name);
+	json_string("state", file->dead ? "dead" : "alive");
+	json_number("pid", file->pid);
+	json_count("memory_bytes", file->bytes);
+	json_close_object();
+}
+
 static void show_file(const struct sc_reap_file *file, void *arg)
 {
-	const bool *all = arg;
-
-	if (!file->dead && !*all)
+	(void)arg;
+	if (!file->dead && !all)
 		return;
-	if (!*all)
+	if (command_json)
+		show_json(file);
+	else if (!all)
 		printf("/dev/shm/%s\n", file->name);
 	else if (file->dead)
 		printf("dead        -  %8llu KiB  /dev/shm/%s\n", (unsigned long long)file->bytes / 1024,
@@ -49,36 +47,63 @@ static void show_file(const struct sc_reap_file *file, void *arg)
 		       (unsigned long long)file->bytes / 1024, file->name);
 }
 
-int reap_run(int argc, char **argv)
+/* With --json also the files that are to be removed are shown. */
+static int list(void)
 {
-	static const struct option options[] = {
-		{ "list", no_argument, NULL, 'l' },    { "dry-run", no_argument, NULL, 'n' },
-		{ "verbose", no_argument, NULL, 'v' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' }, { NULL, 0, NULL, 0 },
-	};
-	bool all = false, dry = false;
-	int option, ret;
+	int ret;
 
-	while ((option = getopt_long(argc, argv, "lnvh", options, NULL)) != -1) {
-		switch (option) {
-		case 'l':
-			all = true;
-			break;
-		case 'n':
-			dry = true;
-			break;
-		case 'v':
-			verbose = true;
-			break;
-		default:
-			return command_other(option, usage);
-		}
-	}
-	if (optind < argc)
-		return command_misused(usage);
-	sc_log_set(log_line);
-	ret = all || dry ? sc_reap_list(show_file, &all) : sc_reap_scan();
-	if (!all && !dry)
-		failed |= sc_reap_scan_unsure() < 0;
-	return command_end(ret < 0 || failed ? COMMAND_FAULT : COMMAND_OK);
+	if (!command_json)
+		return sc_reap_list(show_file, NULL);
+	json_open_object(NULL);
+	json_open_array("files");
+	ret = sc_reap_list(show_file, NULL);
+	json_close_array();
+	json_close_object();
+	return ret;
 }
+
+static bool take(int letter, const char *argument)
+{
+	(void)argument;
+	all |= letter == 'l';
+	dry |= letter == 'n';
+	verbose |= letter == 'v';
+	return true;
+}
+
+static int run(int argc, char **argv)
+{
+	(void)argv;
+	if (argc)
+		return command_misused();
+	sc_log_set(log_line);
+	if (all || dry || command_json)
+		failed |= list() < 0;
+	if (!all && !dry) {
+		failed |= sc_reap_scan() < 0;
+		failed |= sc_reap_scan_unsure() < 0;
+	}
+	return command_end(failed ? COMMAND_FAULT : COMMAND_OK);
+}
+
+static const struct command_option options[] = {
+	{ "list", 'l', true, NULL, "show all files of the provider, the living's too, and remove none" },
+	{ "dry-run", 'n', true, NULL, "show what would be removed, and remove nothing" },
+	{ "verbose", 'v', true, NULL, "say what is removed" },
+	COMMAND_JSON,
+	{ 0 },
+};
+
+const struct command reap_command = {
+	.name = "reap",
+	.full = "shmcma reap",
+	.link = "shmcma-reap",
+	.arguments = "",
+	.words = "remove what dead processes have left in /dev/shm",
+	.about = "Removes what dead processes of this user have left of libfabric's provider shmcma in "
+		 "/dev/shm.",
+	.status = "0; 1 if something could not be looked at or removed",
+	.options = options,
+	.take = take,
+	.run = run,
+};

@@ -7,7 +7,6 @@
 #include "command.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,22 +18,11 @@
 #include "json.h"
 #include "program.h"
 
-static const char usage[] =
-	"usage: shmcma stats [--json] PID|NAME\n"
-	"Shows the counters of the endpoints of a process, or of one endpoint, as they are now.\n"
-	"NAME is the address of the endpoint or the name of its file, both as shmcma ps shows them.\n"
-	"\n"
-	"      --json     print one JSON document\n"
-	"  -h, --help     this\n"
-	"      --version\n"
-	"\n"
-	"Exit status: 0; 1 if there is no such endpoint, or counters cannot be read; 2 for wrong arguments.\n";
-
 /* The endpoints to show. */
 struct wanted {
 	const char *name; /* as it was given */
 	int pid;	  /* 0: the name is no number */
-	bool json, failed;
+	bool failed;
 	unsigned int found;
 };
 
@@ -81,22 +69,11 @@ static void advise(int err, const struct sc_survey_seg *seg, char text[ADVICE_MA
 
 static void show_json(const struct sc_survey_seg *seg, const struct sc_counters *now, const char *fault)
 {
-	char program[PROGRAM_MAX];
-
-	program_name(seg->pid, program);
 	json_open_object(NULL);
-	json_string("file", seg->name);
-	json_string("address", seg->fault ? NULL : seg->address);
-	json_number("pid", seg->pid);
-	json_string("program", program);
-	json_string("state", program_state(seg->state));
+	program_json(seg);
 	json_string("fault", fault);
-	if (!fault) {
-		json_open_object("counters");
-		for (size_t i = 0; i < SC_COUNTERS; i++)
-			json_count(sc_counter_names[i].name, sc_counter_value(now, &sc_counter_names[i]));
-		json_close_object();
-	}
+	if (!fault)
+		program_json_counters("counters", now);
 	json_close_object();
 }
 
@@ -127,7 +104,7 @@ static void show_seg(const struct sc_survey_seg *seg, void *arg)
 		advise(-err, seg, fault);
 		fprintf(stderr, "%s: cannot read the counters of /dev/shm/%s: %s\n", command_name, seg->name, fault);
 	}
-	if (wanted->json)
+	if (command_json)
 		show_json(seg, &now, err ? fault : NULL);
 	else if (!err)
 		show_lines(seg, &now);
@@ -137,35 +114,46 @@ static int show(struct wanted *wanted)
 {
 	int err;
 
-	if (wanted->json) {
+	if (command_json) {
 		json_open_object(NULL);
 		json_open_array("endpoints");
 	}
 	err = sc_survey_list(show_seg, wanted);
-	if (wanted->json) {
+	if (command_json) {
 		json_close_array();
 		json_close_object();
 	}
 	if (err)
-		fprintf(stderr, "%s: cannot read /dev/shm: %s; a tmpfs must be mounted there\n", command_name,
-			strerror(-err));
+		command_lacks_shm(-err);
 	else if (!wanted->found)
 		fprintf(stderr, "%s: this user has no endpoint %s on this machine; shmcma ps shows them\n",
 			command_name, wanted->name);
 	return command_end(wanted->found && !wanted->failed ? COMMAND_OK : COMMAND_FAULT);
 }
 
-int stats_run(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	struct wanted wanted = { 0 };
-	int status = command_options(argc, argv, usage, &wanted.json);
 
-	if (status >= 0)
-		return status;
-	if (optind + 1 != argc)
-		return command_misused(usage);
-	wanted.name = argv[optind];
+	if (argc != 1)
+		return command_misused();
+	wanted.name = argv[0];
 	if (!wanted.name[strspn(wanted.name, "0123456789")])
 		wanted.pid = atoi(wanted.name);
 	return show(&wanted);
 }
+
+static const struct command_option options[] = { COMMAND_JSON, { 0 } };
+
+const struct command stats_command = {
+	.name = "stats",
+	.full = "shmcma stats",
+	.arguments = "PID|NAME",
+	.words = "show the counters of an endpoint",
+	.about = "Shows the counters of the endpoints of a process, or of one endpoint, as they are now.\n"
+		 "NAME is the address of the endpoint or the name of its file, both as shmcma ps shows "
+		 "them.",
+	.status = "0; 1 if there is no such endpoint, or counters cannot be read",
+	.options = options,
+	.run = run,
+};

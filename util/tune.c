@@ -9,25 +9,15 @@
 #include "command.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <shmcma/core.h>
+#include "json.h"
 
 #define PREFIX "FI_SHMCMA_"
 
 extern char **environ;
-
-static const char usage[] =
-	"usage: shmcma tune [-m]\n"
-	"Shows what copies cost on this machine, by which libfabric's provider shmcma chooses their way.\n"
-	"\n"
-	"  -m, --measure  measure it anew, for all processes of this user that begin from now on\n"
-	"  -h, --help     this\n"
-	"      --version\n"
-	"\n"
-	"Exit status: 0, 1 if it could not be done, 2 for wrong arguments.\n";
 
 static void log_line(enum sc_log_level level, const char *line)
 {
@@ -51,29 +41,77 @@ static void show_costs(const struct sc_calibration *calibration, const char *pat
 }
 
 /* The largest message that goes through shared buffers unasked. */
-static void show_eager(const struct sc_calibration *calibration)
+struct eager {
+	uint32_t usual, here, least, most;
+};
+
+/* NULL: nothing has been measured. */
+static struct eager find_eager(const struct sc_calibration *calibration)
 {
 	struct sc_config config;
-	uint32_t usual, least, most;
+	struct eager eager;
 
 	sc_config_init(&config);
-	usual = config.eager_max;
-	if (!calibration) {
-		printf("eager_max         %u, as usual\n", usual);
-		return;
-	}
+	eager = (struct eager){ config.eager_max, config.eager_max, config.eager_max, config.eager_max };
+	if (!calibration)
+		return eager;
 	sc_calibration_apply(calibration, &config);
-	sc_calibration_limits(calibration, &least, &most);
-	printf("eager_max         %u: usually %u, here from %u to %u\n", config.eager_max, usual, least,
-	       most);
+	eager.here = config.eager_max;
+	sc_calibration_limits(calibration, &eager.least, &eager.most);
+	return eager;
 }
 
-/* Prints the environment variables that override it in this process. */
-static void show_environment(void)
+static void show_eager(const struct sc_calibration *calibration)
 {
+	struct eager eager = find_eager(calibration);
+
+	if (!calibration)
+		printf("eager_max         %u, as usual\n", eager.usual);
+	else
+		printf("eager_max         %u: usually %u, here from %u to %u\n", eager.here, eager.usual,
+		       eager.least, eager.most);
+}
+
+static bool is_parameter(const char *variable)
+{
+	return !strncmp(variable, PREFIX, strlen(PREFIX));
+}
+
+static void show_text(const struct sc_calibration *calibration, const char *path)
+{
+	if (calibration)
+		show_costs(calibration, path);
+	else
+		printf("measured          not yet for this user and boot\n");
+	show_eager(calibration);
 	for (char **each = environ; *each; each++)
-		if (!strncmp(*each, PREFIX, strlen(PREFIX)))
+		if (is_parameter(*each))
 			printf("environment       %s\n", *each);
+}
+
+static void show_json(const struct sc_calibration *calibration, const char *path)
+{
+	struct eager eager = find_eager(calibration);
+
+	json_open_object(NULL);
+	json_string("file", calibration ? path : NULL);
+	if (calibration) {
+		json_number("measured", (int64_t)calibration->time);
+		json_count("cma_start_ns", calibration->cma_start);
+		json_count("cma_ns_per_kib", calibration->cma_per_kib);
+		json_count("buffers_near_ns_per_kib", calibration->near_per_kib);
+		json_count("buffers_far_ns_per_kib", calibration->far_per_kib);
+	}
+	json_count("eager_max", eager.here);
+	json_count("eager_max_usual", eager.usual);
+	json_count("eager_max_least", eager.least);
+	json_count("eager_max_most", eager.most);
+	json_open_array("environment");
+	for (char **each = environ; *each; each++)
+		if (is_parameter(*each))
+			json_string(NULL, *each);
+	json_close_array();
+	json_close_object();
 }
 
 static int show(const char *path)
@@ -81,12 +119,7 @@ static int show(const char *path)
 	struct sc_calibration calibration;
 	int ret = sc_calibration_load(&calibration);
 
-	if (ret)
-		printf("measured          not yet for this user and boot\n");
-	else
-		show_costs(&calibration, path);
-	show_eager(ret ? NULL : &calibration);
-	show_environment();
+	(command_json ? show_json : show_text)(ret ? NULL : &calibration, path);
 	return ret && ret != -ENOENT && ret != -ESTALE ? COMMAND_FAULT : COMMAND_OK;
 }
 
@@ -107,30 +140,44 @@ static int measure(const char *path)
 	return show(path);
 }
 
-int tune_run(int argc, char **argv)
-{
-	static const struct option options[] = {
-		{ "measure", no_argument, NULL, 'm' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int (*act)(const char *path) = show;
-	char path[SC_CALIBRATION_PATH_MAX];
-	int option;
+static bool anew;
 
-	while ((option = getopt_long(argc, argv, "mh", options, NULL)) != -1) {
-		switch (option) {
-		case 'm':
-			act = measure;
-			break;
-		default:
-			return command_other(option, usage);
-		}
-	}
-	if (optind < argc)
-		return command_misused(usage);
+static bool take(int letter, const char *argument)
+{
+	(void)argument;
+	anew |= letter == 'm';
+	return true;
+}
+
+static int run(int argc, char **argv)
+{
+	char path[SC_CALIBRATION_PATH_MAX];
+
+	(void)argv;
+	if (argc)
+		return command_misused();
 	sc_log_set(log_line);
 	sc_calibration_path(path);
-	return command_end(act(path));
+	return command_end(anew ? measure(path) : show(path));
 }
+
+static const struct command_option options[] = {
+	{ "measure", 'm', true, NULL,
+	  "measure it anew, for all processes of this user that begin from now on" },
+	COMMAND_JSON,
+	{ 0 },
+};
+
+const struct command tune_command = {
+	.name = "tune",
+	.full = "shmcma tune",
+	.link = "shmcma-tune",
+	.arguments = "",
+	.words = "show or measure what copies cost",
+	.about = "Shows what copies cost on this machine, by which libfabric's provider shmcma chooses "
+		 "their way.",
+	.status = "0; 1 if it could not be done",
+	.options = options,
+	.take = take,
+	.run = run,
+};

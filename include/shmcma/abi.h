@@ -106,10 +106,12 @@ struct sc_abi_header {
 
 	/*
 	 * Private memory of the owner for commands that look on: struct sc_counters of core.h, at this address in the
-	 * owner's address space, of that many bytes. 0: none. No endpoint reads it.
+	 * owner's address space, of that many bytes; and `free_bufs_offset` bytes from there, in 32 bits, the number of bounce
+	 * buffers that have memory and are not lent. 0: none. No endpoint reads it.
 	 */
 	uint64_t counters_addr;
-	uint32_t counters_size, pad2;
+	uint32_t counters_size;
+	int32_t free_bufs_offset;
 };
 
 /*
@@ -251,7 +253,7 @@ enum sc_abi_kind {
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
 #define SC_ABI_F_DATA (1u << 1)	  /* words[1] is the sender's immediate data */
-#define SC_ABI_F_ACK (1u << 2)	 /* inline, bounce: an SC_ABI_ACK is wanted, words[2] = operation; put: an SC_ABI_DONE */
+#define SC_ABI_F_ACK (1u << 2) /* inline, bounce: SC_ABI_ACK, words[2] = operation; put, atomic: SC_ABI_DONE */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_RETURNABLE (1u << 4) /* bounce, piece: its one buffer may come back, by SC_ABI_F_RETURNED */
@@ -411,7 +413,8 @@ struct sc_abi_far {
 
 /*
  * SC_ABI_ATOMIC: ctl's size is the number of bytes of operands that follow (first all operands, then all values to
- * compare with), 24 of them in the first line. Answer: SC_ABI_RESULT if it fetches and succeeds, else SC_ABI_DONE.
+ * compare with), 24 of them in the first line. Answer: SC_ABI_RESULT if it fetches and succeeds, else SC_ABI_DONE, unless
+ * SC_ABI_F_ACK is missing: the initiator waits for no answer.
  */
 struct sc_abi_atomic {
 	sc_abi_op op;
@@ -538,7 +541,7 @@ struct sc_abi_chunks {
  * Eighth line: the word that decides which side does a put or get that the claimant delegates. These operations are
  * numbered from 0 on, in the order of the ring, modulo 2^32; at most SC_ABI_DELEGATED of them are at once neither taken
  * and ended nor withdrawn and done. claim, changed by both (compare and swap): high 32 bits: 1 + the number of the last
- * operation that the claimant had delegated when it withdrew some; low 32 bits: 1 + the number of the last one that the
+ * operation that the claimant had delegated when it withdrew some, or a higher number; low 32 bits: 1 + the number of the last one that the
  * owner has taken. A withdrawal takes back all operations that are not taken: those below the high half and, at that
  * moment, not below the low half. The owner passes over them.
  */
@@ -808,6 +811,9 @@ SC_ABI_AT(sc_abi_directory, count, 12);
 SC_ABI_AT(sc_abi_directory, owner, 16);
 SC_ABI_SIZE(sc_abi_directory, 128);
 
+/* Counts the incompatible changes that the sizes below do not show. */
+#define SC_ABI_REVISION 1
+
 /*
  * Changes with every incompatible change of the structures above: sizes folded together. Both sides
  * compare it for equality.
@@ -817,13 +823,14 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 		    SC_ABI_RING_LINES * 13 + SC_ABI_KIND_MAX * 7 + SC_ABI_RDV_SEGMENTS * 5 +              \
 		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR +               \
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
-		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_DELEGATED * 41 +               \
+		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_DELEGATED * 41 +            \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +               \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_share, memory.there) * 53 +               \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +                \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_share, memory.there) * 53 +                \
 		    SC_ABI_F_RETURNED * 59 +                                                              \
 		    SC_ABI_PART_ORDER * 61 +                                                              \
 		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73 +                                        \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79 + SC_ABI_F_BOUNCED * 83))
+		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79 +                        \
+		    SC_ABI_F_BOUNCED * 83 + SC_ABI_REVISION * 89))
 
 #endif

@@ -21,6 +21,7 @@
 
 struct sc_ep;
 struct sc_peer;
+struct sc_rx_msg;
 struct sc_rxq;
 
 /* ---- log ------------------------------------------------------------------------------------- */
@@ -584,6 +585,7 @@ struct sc_counters {
 	uint64_t rma_ops, rma_direct_bytes; /* one-sided, begun here; moved here by CMA or memcpy() */
 	uint64_t rma_requests, rma_served;  /* sent to targets; done for initiators */
 	uint64_t rma_delegated, rma_delegated_taken; /* small ones that the target may do; that it did */
+	uint64_t rma_rescued;			     /* and that the daemon's thread did */
 	uint64_t rma_batched;			     /* put off, and copied together with others */
 	uint64_t rma_assisted;			     /* large ones that the target copied along */
 	uint64_t connects, accepts, refusals, quarantines, departures, deaths;
@@ -601,6 +603,10 @@ struct sc_counter {
 extern const struct sc_counter sc_counter_names[SC_COUNTERS];
 uint64_t sc_counter_value(const struct sc_counters *counters, const struct sc_counter *counter);
 
+/* Writes a number of bytes with three digits, and a unit of powers of 1000. Returns `text`. */
+#define SC_SIZE_TEXT 24
+const char *sc_size_text(uint64_t bytes, char text[SC_SIZE_TEXT]);
+
 /* ---- survey ---------------------------------------------------------------------------------- */
 
 /* The owner's state. CLOSED: it has closed the endpoint, and peers still have messages to read in the segment. */
@@ -617,6 +623,7 @@ struct sc_survey_seg {
 	enum sc_survey_state state;
 	bool closed;	/* the owner has closed it */
 	int pid;	/* the owner's; 0: not visible from here */
+	uint32_t uid;	/* of the file; UINT32_MAX: not known */
 	uint64_t bytes; /* of memory */
 	int64_t age;	/* seconds since the owner's process began; -1: not known */
 
@@ -628,10 +635,11 @@ struct sc_survey_seg {
 	uint32_t ring_lines;		/* of one ring, once it has grown */
 	uint32_t overflows;		/* rings whose records go on in bounce buffers, not counted */
 
-	/* for sc_survey_counters() */
+	/* for sc_survey_counters() and sc_survey_lent() */
 	int tid;
 	uint64_t cookie_addr, cookie, counters_addr;
 	uint32_t counters_size;
+	int32_t free_bufs_offset;
 };
 
 /* Calls show() for each segment. Changes nothing. Returns 0, or -errno if /dev/shm cannot be read. */
@@ -642,6 +650,9 @@ int sc_survey_list(void (*show)(const struct sc_survey_seg *seg, void *arg), voi
  * another version; -EPERM, -ENOSYS, -EFAULT: this process cannot read the memory of the owner.
  */
 int sc_survey_counters(const struct sc_survey_seg *seg, struct sc_counters *counters);
+
+/* Reads how many bounce buffers of the endpoint are lent to peers. Errors as of sc_survey_counters(). */
+int sc_survey_lent(const struct sc_survey_seg *seg, uint32_t *lent);
 
 /* ---- peer ------------------------------------------------------------------------------------ */
 
@@ -785,6 +796,51 @@ int sc_rx_cancel(struct sc_ep *ep, const void *context);
 size_t sc_rxq_room(const struct sc_rxq *rxq);
 size_t sc_rx_room(const struct sc_ep *ep);
 
+/* ---- receives that are posted elsewhere ------------------------------------------------------- */
+
+/* A message before it is received. */
+struct sc_envelope {
+	struct sc_peer *source;
+	uint64_t tag, data;
+	size_t size;
+	uint32_t flags; /* SC_TAGGED, SC_SEND_DATA */
+};
+
+/*
+ * The caller matches the messages of a receive queue: no receive is posted to the queue. sc_ep_poll() calls these
+ * functions, no other call does, and they call nothing of the core but sc_peer_*().
+ */
+struct sc_matcher {
+	/*
+	 * Finds the receive of a message. 1: it is in *recv, whose vector stays valid until this function's next call,
+	 * and it does not fail; flags are 0 or SC_SILENT. 0: there is none yet, and keep() follows. Negative errno: the
+	 * message stays in the ring, and the next poll asks again.
+	 */
+	int (*match)(void *arg, const struct sc_envelope *envelope, struct sc_recv *recv);
+	/*
+	 * That message waits from now on as `msg`, until sc_waiting_receive() or sc_waiting_drop(). NULL: there is no
+	 * memory for it; it stays in the ring, and the next poll asks again. Negative errno: as with NULL.
+	 */
+	int (*keep)(void *arg, struct sc_rx_msg *msg);
+};
+
+/* As sc_rxq_create(). The messages that wait in the queue at its end are dropped. */
+int sc_rxq_create_matched(const struct sc_matcher *matcher, void *arg, struct sc_rxq **rxq);
+void *sc_rxq_arg(const struct sc_rxq *rxq);
+
+/*
+ * Receives a message that waits. Its completion is as of any receive. -ENOMEM: nothing has changed; -ENOTCONN: the
+ * endpoint of the message is destroyed, and the message is dropped.
+ */
+int sc_waiting_receive(struct sc_rx_msg *msg, const struct sc_recv *recv);
+/* Drops it; for the sender it counts as received. */
+void sc_waiting_drop(struct sc_rx_msg *msg);
+
+/* Returns its queue. Any thread. */
+struct sc_rxq *sc_waiting_rxq(const struct sc_rx_msg *msg);
+/* Returns the sender of a message that waits in the queue. NULL: `msg` is no such message, or its endpoint is destroyed. */
+struct sc_peer *sc_waiting_source(const struct sc_rxq *rxq, const void *msg);
+
 /* ---- one-sided ------------------------------------------------------------------------------- */
 
 /* Memory of a peer. */
@@ -899,7 +955,10 @@ struct sc_atomic {
 	struct sc_cntr *cntr;
 };
 
-/* Posts an atomic operation; the target does it in a poll. Errors as sc_rma_post(); -EOPNOTSUPP: no such operation. */
+/*
+ * Posts an atomic operation; the target does it in a poll. One that brings nothing back may complete before that, unless
+ * `flags` has SC_SEND_DELIVERY. Errors as sc_rma_post(); -EOPNOTSUPP: no such operation.
+ */
 int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomic *atomic);
 
 #endif

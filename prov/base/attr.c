@@ -10,6 +10,8 @@
 
 #include <inttypes.h>
 #include <strings.h>
+#include "base/newer.h"
+#include "base/owner.h"
 #include "base/param.h"
 
 /* ---- what is offered ------------------------------------------------------------------------- */
@@ -29,8 +31,9 @@
 	(MESSAGE_KINDS | SHMCMA_MEMORY_KINDS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE | FI_TRIGGER |            \
 	 FI_COLLECTIVE | FI_NAMED_RX_CTX)
 #define RX_CAPS                                                                                           \
-	(MESSAGE_KINDS | SHMCMA_MEMORY_KINDS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |   \
-	 FI_MULTI_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_RMA_EVENT | FI_TRIGGER | FI_COLLECTIVE)
+	(MESSAGE_KINDS | SHMCMA_MEMORY_KINDS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE |               \
+	 FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_RMA_EVENT | FI_TRIGGER |       \
+	 FI_COLLECTIVE | SHMCMA_CAPS_2_0)
 /* Useless without a kind of operation. */
 #define ATTENDANT_CAPS (SECONDARY_CAPS | FI_NAMED_RX_CTX | FI_SOURCE_ERR)
 
@@ -38,12 +41,13 @@
  * Sets of capabilities that exclude each other, the best first. Each set that fits the hints gives one info. An unused
  * capability costs an endpoint nothing (the registration table has no memory until something is registered), so a set
  * without one-sided operations would gain nothing. An application that asks for less is granted less. Collectives cost
- * a second endpoint of the core, see group.c. Users that name this provider are also offered FI_REMOTE_COMM, see
- * is_named().
+ * a second endpoint of the core, see group.c. The last set is for other providers, see owner.h. Users that name this
+ * provider are also offered FI_REMOTE_COMM, see is_named().
  */
 const uint64_t shmcma_offers[SHMCMA_OFFERS] = {
 	PRIMARY_CAPS | MESSAGE_MODIFIERS | MEMORY_MODIFIERS | SECONDARY_CAPS,
 	PRIMARY_CAPS | MESSAGE_MODIFIERS | MEMORY_MODIFIERS | SECONDARY_CAPS | FI_COLLECTIVE,
+	(PRIMARY_CAPS & ~FI_SOURCE_ERR) | MESSAGE_MODIFIERS | MEMORY_MODIFIERS | SECONDARY_CAPS | FI_PEER,
 };
 
 #define RMA_ORDER (FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW)
@@ -110,23 +114,41 @@ static bool is_named(const struct fi_info *hints)
 {
 	if (shmcma_env.remote_comm)
 		return true;
-	return hints && hints->fabric_attr && hints->fabric_attr->prov_name &&
-	       shmcma_is_listed(hints->fabric_attr->prov_name);
+	return shmcma_module.name_is_remote && hints && hints->fabric_attr &&
+	       hints->fabric_attr->prov_name && shmcma_is_listed(hints->fabric_attr->prov_name);
 }
 
-static uint64_t offered_caps(const struct fi_info *hints, uint64_t offer)
+const char *shmcma_name_of(uint64_t caps)
 {
-	return is_named(hints) ? offer | FI_REMOTE_COMM : offer;
+	return caps & FI_PEER ? SHMCMA_PEER_NAME : shmcma_provider.name;
+}
+
+/*
+ * lnx of libfabric 2.0 and 2.1 asks shm for FI_HMEM, whatever its application asks for. It has device memory registered
+ * before it uses it, and the registration is refused (mr.c).
+ */
+static uint64_t hmem_of(uint64_t offer)
+{
+	uint32_t library = fi_version();
+	bool asks = library >= FI_VERSION(2, 0) && library < FI_VERSION(2, 2);
+
+	return offer & FI_PEER && shmcma_module.is_shm && asks ? FI_HMEM : 0;
+}
+
+static uint64_t offered_caps(uint32_t version, const struct fi_info *hints, uint64_t offer)
+{
+	return offer | hmem_of(offer) | (is_named(hints) ? FI_REMOTE_COMM : 0) |
+	       (FI_VERSION_GE(version, FI_VERSION(2, 0)) ? SHMCMA_CAPS_2_0 : 0);
 }
 
 static uint64_t granted_caps(const struct fi_info *hints, uint64_t offered)
 {
 	uint64_t caps;
 
-	/* an application that asks for nothing does not expect the errors of FI_SOURCE_ERR */
+	/* an application that asks for nothing does not expect the errors that these two bring */
 	if (!hints || !hints->caps)
-		return offered & ~FI_SOURCE_ERR;
-	caps = hints->caps | (offered & (SECONDARY_CAPS | SHMCMA_COMM_CAPS));
+		return offered & ~(FI_SOURCE_ERR | SHMCMA_EXACT_DIRECTED_RECV);
+	caps = hints->caps | (offered & (SECONDARY_CAPS | SHMCMA_COMM_CAPS | FI_PEER));
 	if (!(hints->caps & (SHMCMA_MEMORY_KINDS | FI_RMA_EVENT)))
 		caps &= ~FI_RMA_EVENT;
 	if (caps & MESSAGE_KINDS && !(caps & MESSAGE_MODIFIERS))
@@ -136,9 +158,9 @@ static uint64_t granted_caps(const struct fi_info *hints, uint64_t offered)
 	return caps;
 }
 
-uint64_t shmcma_granted_caps(const struct fi_info *hints, uint64_t offer)
+uint64_t shmcma_granted_caps(uint32_t version, const struct fi_info *hints, uint64_t offer)
 {
-	return granted_caps(hints, offered_caps(hints, offer));
+	return granted_caps(hints, offered_caps(version, hints, offer));
 }
 
 /* One direction of an endpoint: its possible capabilities, and its own modifiers. */
@@ -157,7 +179,7 @@ static uint64_t direction_caps(uint64_t granted, const struct direction *directi
 	uint64_t caps = granted & direction->caps;
 
 	if (granted & MESSAGE_MODIFIERS && !(granted & direction->messages))
-		caps &= ~(MESSAGE_KINDS | FI_DIRECTED_RECV | FI_MULTI_RECV);
+		caps &= ~(MESSAGE_KINDS | FI_DIRECTED_RECV | FI_MULTI_RECV | SHMCMA_CAPS_2_0);
 	if (granted & MEMORY_MODIFIERS && !(granted & direction->memory))
 		caps &= ~(SHMCMA_MEMORY_KINDS | FI_RMA_EVENT);
 	if (granted & (MESSAGE_MODIFIERS | MEMORY_MODIFIERS) && !(caps & ~ATTENDANT_CAPS))
@@ -248,6 +270,14 @@ static int check_ep_type(const struct fi_ep_attr *hint)
 	return refuse_value("ep_attr->type", FI_TYPE_EP_TYPE, &hint->type, &offered);
 }
 
+/* Since 2.0 a small number is a format, of which later versions may have more. */
+static int check_tag_format(uint64_t format, uint32_t version)
+{
+	if (FI_VERSION_LT(version, FI_VERSION(2, 0)) || format >= SHMCMA_TAG_MAX_FORMAT)
+		return 0;
+	return check_max("ep_attr->mem_tag_format", format, SHMCMA_TAG_CCL);
+}
+
 static int check_contexts(const char *what, size_t asked)
 {
 	return asked == FI_SHARED_CONTEXT ? 0 : check_max(what, asked, SHMCMA_CONTEXTS);
@@ -266,6 +296,7 @@ static int check_ep(const struct fi_ep_attr *hint, uint32_t version, uint64_t gr
 	    check_max("ep_attr->max_order_raw_size", hint->max_order_raw_size, ordered) ||
 	    check_max("ep_attr->max_order_war_size", hint->max_order_war_size, ordered) ||
 	    check_max("ep_attr->max_order_waw_size", hint->max_order_waw_size, ordered) ||
+	    check_tag_format(hint->mem_tag_format, version) ||
 	    check_contexts("ep_attr->tx_ctx_cnt", hint->tx_ctx_cnt) ||
 	    check_contexts("ep_attr->rx_ctx_cnt", hint->rx_ctx_cnt))
 		return -FI_ENODATA;
@@ -292,8 +323,11 @@ static int check_threading(enum fi_threading hint)
  * Control operations are complete when their call returns, so any control progress asked for holds; for fi_join there
  * is the thread (domain.c). Data moves when the application calls, or by a thread on request.
  */
-static int check_progress(const struct fi_domain_attr *hint)
+static int check_progress(const struct fi_domain_attr *hint, uint64_t offered)
 {
+	if (offered & FI_PEER && hint->data_progress == FI_PROGRESS_AUTO)
+		return refuse_number("domain_attr->data_progress, with FI_PEER", hint->data_progress,
+				     FI_PROGRESS_MANUAL);
 	if ((unsigned int)hint->control_progress > PROGRESS_CONTROL_UNIFIED)
 		return refuse_number("domain_attr->control_progress", hint->control_progress,
 				     FI_PROGRESS_MANUAL);
@@ -308,7 +342,9 @@ enum fi_progress shmcma_granted_progress(const struct fi_domain_attr *hint, uint
 {
 	if (hint && hint->data_progress)
 		return hint->data_progress;
-	return shmcma_env.config.strict && granted & SHMCMA_MEMORY_KINDS ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+	return shmcma_env.config.strict && granted & SHMCMA_MEMORY_KINDS && !(granted & FI_PEER)
+		       ? FI_PROGRESS_AUTO
+		       : FI_PROGRESS_MANUAL;
 }
 
 /*
@@ -339,7 +375,7 @@ int shmcma_granted_mr_mode(const struct fi_info *hints, uint32_t version, uint64
 		return FI_MR_SCALABLE;
 	if (!(granted & SHMCMA_MEMORY_KINDS) || hint & ~(SHMCMA_MR_MODES | FI_MR_ALLOCATED))
 		return 0;
-	return hint & SHMCMA_MR_MODES;
+	return hint & shmcma_module.mr_modes;
 }
 
 static int check_domain_counts(const struct fi_domain_attr *hint)
@@ -378,30 +414,39 @@ static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered,
 	return 0;
 }
 
+/* Groups of peers, with API 2.0; each address belongs to group 0 alone. Counters have all values, so any hint fits. */
+static int check_domain_2_0(const struct fi_domain_attr *hint)
+{
+	return check_max("domain_attr->max_group_id",
+			 ((const struct shmcma_domain_attr *)hint)->max_group_id, 0);
+}
+
 static int check_domain(const struct fi_domain_attr *hint, uint32_t version, uint64_t offered,
 			uint64_t granted)
 {
 	if (!hint)
 		return 0;
-	if (hint->name && strcasecmp(hint->name, SHMCMA_NAME))
-		return shmcma_refuse("domain_attr->name", hint->name, SHMCMA_NAME);
+	if (hint->name && strcasecmp(hint->name, shmcma_name_of(offered)))
+		return shmcma_refuse("domain_attr->name", hint->name, shmcma_name_of(offered));
 	if ((unsigned int)hint->resource_mgmt > FI_RM_ENABLED)
 		return refuse_number("domain_attr->resource_mgmt", hint->resource_mgmt, FI_RM_ENABLED);
 	if ((unsigned int)hint->av_type > FI_AV_TABLE)
 		return refuse_number("domain_attr->av_type", hint->av_type, FI_AV_TABLE);
-	if (check_threading(hint->threading) || check_progress(hint) ||
+	if (check_threading(hint->threading) || check_progress(hint, offered) ||
 	    check_mr_mode(hint->mr_mode, version) || check_domain_counts(hint))
+		return -FI_ENODATA;
+	if (FI_VERSION_GE(version, FI_VERSION(2, 0)) && check_domain_2_0(hint))
 		return -FI_ENODATA;
 	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? 0 : check_domain_1_5(hint, offered, granted);
 }
 
-static int check_fabric(const struct fi_fabric_attr *hint)
+static int check_fabric(const struct fi_fabric_attr *hint, uint64_t offered)
 {
 	if (!hint)
 		return 0;
-	if (hint->name && strcasecmp(hint->name, SHMCMA_NAME))
-		return shmcma_refuse("fabric_attr->name", hint->name, SHMCMA_NAME);
-	return check_max("fabric_attr->prov_version", hint->prov_version, SHMCMA_VERSION);
+	if (hint->name && strcasecmp(hint->name, shmcma_name_of(offered)))
+		return shmcma_refuse("fabric_attr->name", hint->name, shmcma_name_of(offered));
+	return check_max("fabric_attr->prov_version", hint->prov_version, shmcma_provider.version);
 }
 
 int shmcma_check_offer(uint32_t version, const struct fi_info *hints, uint64_t offer)
@@ -414,7 +459,7 @@ int shmcma_check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 	/* first, because utility providers ask for other types with every call of an application */
 	if (check_ep_type(hints->ep_attr))
 		return -FI_ENODATA;
-	offered = offered_caps(hints, offer);
+	offered = offered_caps(version, hints, offer);
 	granted = granted_caps(hints, offered);
 	if (check_bits("caps", FI_TYPE_CAPS, hints->caps, offered))
 		return -FI_ENODATA;
@@ -425,7 +470,7 @@ int shmcma_check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 	/* the field came with API 1.7; libfabric passes the info of an older application unchanged */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 7)) && hints->nic)
 		return shmcma_refuse("nic", "a network interface", "none");
-	if (check_fabric(hints->fabric_attr) ||
+	if (check_fabric(hints->fabric_attr, offered) ||
 	    check_domain(hints->domain_attr, version, offered, granted) ||
 	    check_ep(hints->ep_attr, version, granted) || check_tx(hints->tx_attr, granted) ||
 	    check_rx(hints->rx_attr, granted))
@@ -443,6 +488,11 @@ int shmcma_check_hints(uint32_t version, const struct fi_info *hints)
 
 /* ---- attributes of one direction -------------------------------------------------------------- */
 
+static size_t iov_limit(uint64_t granted)
+{
+	return granted & FI_PEER ? SHMCMA_PEER_IOV_LIMIT : SHMCMA_IOV_LIMIT;
+}
+
 static uint64_t at_least(uint64_t hint, uint64_t offered)
 {
 	return hint > offered ? hint : offered;
@@ -455,8 +505,8 @@ void shmcma_tx_attr_fill(struct fi_tx_attr *attr, const struct fi_tx_attr *hint,
 	attr->comp_order = hint && hint->comp_order ? COMP_ORDER : FI_ORDER_NONE;
 	attr->op_flags = hint ? hint->op_flags : 0;
 	attr->inject_size = SHMCMA_INJECT_SIZE;
-	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
-	attr->iov_limit = SHMCMA_IOV_LIMIT;
+	attr->size = at_least(hint ? hint->size : 0, shmcma_env.tx_size);
+	attr->iov_limit = iov_limit(granted);
 	attr->rma_iov_limit = granted & SHMCMA_MEMORY_KINDS ? SHMCMA_RMA_IOV_LIMIT : 0;
 }
 
@@ -466,8 +516,8 @@ void shmcma_rx_attr_fill(struct fi_rx_attr *attr, const struct fi_rx_attr *hint,
 	attr->msg_order = held_order(granted) | (hint ? hint->msg_order : 0);
 	attr->comp_order = hint && hint->comp_order ? COMP_ORDER : FI_ORDER_NONE;
 	attr->op_flags = hint ? hint->op_flags : 0;
-	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
-	attr->iov_limit = SHMCMA_IOV_LIMIT;
+	attr->size = at_least(hint ? hint->size : 0, shmcma_env.rx_size);
+	attr->iov_limit = iov_limit(granted);
 }
 
 /* tclass, the last field, stays as it is: it is younger than these calls. */

@@ -7,8 +7,9 @@
 
 #define SHMCMA_MEMORY_KINDS (FI_RMA | FI_ATOMIC)
 #define SHMCMA_COMM_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
-#define SHMCMA_DOMAIN_CAPS (SHMCMA_COMM_CAPS | FI_SHARED_AV)
-#define SHMCMA_PROTOCOL (FI_PROV_SPECIFIC | 0x5343)
+/* FI_PEER: lnx asks for it as a capability of the endpoint, EFA as one of the domain. */
+#define SHMCMA_DOMAIN_CAPS (SHMCMA_COMM_CAPS | FI_SHARED_AV | FI_AV_USER_ID | FI_PEER)
+#define SHMCMA_PROTOCOL (1U << 31 | 0x5343) /* the highest bit: of this provider alone */
 #define SHMCMA_PROTOCOL_VERSION 1
 #define SHMCMA_ENDPOINTS 65536
 #define SHMCMA_MR_KEY_SIZE 8
@@ -20,14 +21,14 @@
 	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |   \
 	 FI_MATCH_COMPLETE | FI_TRIGGER)
 #define SHMCMA_RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV | FI_TRIGGER)
-#define SHMCMA_OFFERS 2
+#define SHMCMA_OFFERS 3
 extern const uint64_t shmcma_offers[SHMCMA_OFFERS];
 
 /*
  * Returns the capabilities of an offer that an application gets for its hints, or for the info that it opens an object
  * with: those that it asks for, the modifiers that these imply, and those that are granted unasked.
  */
-uint64_t shmcma_granted_caps(const struct fi_info *hints, uint64_t offer);
+uint64_t shmcma_granted_caps(uint32_t version, const struct fi_info *hints, uint64_t offer);
 enum fi_progress shmcma_granted_progress(const struct fi_domain_attr *hint, uint64_t granted);
 int shmcma_granted_mr_mode(const struct fi_info *hints, uint32_t version, uint64_t granted);
 /*
@@ -35,6 +36,9 @@ int shmcma_granted_mr_mode(const struct fi_info *hints, uint32_t version, uint64
  */
 uint64_t shmcma_ordered_size(uint64_t granted);
 size_t shmcma_error_data_size(uint64_t granted);
+
+/* Returns the name of fabric and domain. */
+const char *shmcma_name_of(uint64_t caps);
 
 /* Logs the reason. Returns -FI_ENODATA. */
 int shmcma_refuse(const char *what, const char *asked, const char *offered);

@@ -8,8 +8,10 @@
 #include "base/node.h"
 
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -17,10 +19,41 @@
 #include "base/provider.h"
 
 #define HOST_NAME_SIZE 256
+#define SCHEME_END "://"
+
+static bool is_own_form(const char *text)
+{
+	return !strncmp(text, SC_ADDR_PREFIX, strlen(SC_ADDR_PREFIX));
+}
 
 bool shmcma_node_is_address(const char *node)
 {
-	return node && !strncmp(node, SC_ADDR_PREFIX, strlen(SC_ADDR_PREFIX));
+	return node && (is_own_form(node) || (shmcma_module.names_are_free && strstr(node, SCHEME_END)));
+}
+
+/* Makes the address of a name that is no service name: it is too long, or has other characters. */
+static void hashed_address(const char *name, char *out)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
+	char service[SC_ADDR_SIZE];
+
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 0x100000001b3ULL;
+	snprintf(service, sizeof(service), "name-%016" PRIx64, hash);
+	(void)sc_addr_service(service, out);
+}
+
+const char *shmcma_address_of(const char *text, char *out)
+{
+	const char *name;
+
+	if (!shmcma_module.names_are_free || is_own_form(text))
+		return text;
+	name = strstr(text, SCHEME_END);
+	name = name ? name + strlen(SCHEME_END) : text;
+	if (sc_addr_service(name, out))
+		hashed_address(name, out);
+	return out;
 }
 
 static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
@@ -103,14 +136,17 @@ bool shmcma_node_is_here(const char *node, uint64_t flags)
 
 int shmcma_address_copy(const void *addr, size_t addrlen, char *out, enum sc_addr_kind *kind)
 {
-	size_t len = strnlen(addr, addrlen < SC_ADDR_SIZE ? addrlen : SC_ADDR_SIZE);
+	size_t size = shmcma_module.text_size, len = strnlen(addr, addrlen < size ? addrlen : size);
+	char text[SHMCMA_TEXT_MAX + 1] = "", own[SC_ADDR_SIZE];
+	const char *address;
 
-	if (len == SC_ADDR_SIZE) {
-		shmcma_info(FI_LOG_CORE, "address of more than %d characters\n", SC_ADDR_SIZE - 1);
+	memcpy(text, addr, len);
+	address = shmcma_address_of(text, own);
+	if (len == size || strlen(address) >= SC_ADDR_SIZE) {
+		shmcma_info(FI_LOG_CORE, "address of more than %zu characters\n", size - 1);
 		return -FI_EINVAL;
 	}
-	memcpy(out, addr, len);
-	out[len] = '\0';
+	strcpy(out, address);
 	*kind = sc_addr_kind(out);
 	if (*kind != SC_ADDR_INVALID)
 		return 0;

@@ -16,8 +16,13 @@
 int shmcma_node_address(const char *node, const char *service, uint64_t flags, char *out);
 /* Tells whether the node is this machine; logs the reason if it is not. */
 bool shmcma_node_is_here(const char *node, uint64_t flags);
-/* Tells whether the node, which may be NULL, has the form of an address, SC_ADDR_PREFIX... */
+/* Tells whether the node, which may be NULL, has the form of an address: SC_ADDR_PREFIX..., or any prefix:// */
 bool shmcma_node_is_address(const char *node);
+/*
+ * Returns the address that a text from the application stands for: the text itself; if any text is a name
+ * (shmcma_module), the address of a service, in out[SC_ADDR_SIZE]. A prefix:// before the name has no meaning.
+ */
+const char *shmcma_address_of(const char *text, char *out);
 
 /* src_addr of an info whose endpoint has only its own address, which it gets when it is enabled. */
 #define SHMCMA_ADDR_ANY SC_ADDR_PREFIX

@@ -156,6 +156,11 @@ int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *o
 	return -FI_ENOSYS;
 }
 
+int shmcma_no_export(struct fid *fid, uint64_t flags, void *xpu)
+{
+	return -FI_ENOSYS;
+}
+
 /* Applications see no objects of other classes. */
 static const char *what_is(size_t fclass)
 {

@@ -83,6 +83,7 @@ ssize_t shmcma_no_cancel(fid_t fid, void *context);
 int shmcma_no_control(struct fid *fid, int command, void *arg);
 int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context);
+int shmcma_no_export(struct fid *fid, uint64_t flags, void *xpu);
 /* fi_tostr() of any object. */
 int shmcma_tostr(const struct fid *fid, char *buf, size_t len);
 

@@ -4,6 +4,9 @@
  * (shmcma_calibrate()).
  *
  * libfabric would read 32k as 32, and a word as 0. So this file reads numbers as strings.
+ *
+ * The names begin with FI_SHMCMA_ in each module. libfabric makes such a name of a provider's name, so these parameters
+ * are defined as parameters of libfabric itself, which have none.
  */
 #define _GNU_SOURCE 1
 #include "base/param.h"
@@ -41,12 +44,20 @@ static struct variable variable_of(const char *param)
 	return variable;
 }
 
+/* The name of a variable as libfabric's calls take it: without FI_. */
+static const char *libfabrics(const struct variable *variable)
+{
+	return variable->name + strlen("FI_");
+}
+
 /* Tells libfabric of the parameter, and of its default. */
 static void define(const char *param, enum fi_param_type type, const char *help, const char *usual)
 {
+	const struct variable variable = variable_of(param);
+
 	assert(known_count < PARAMS_MAX);
 	known[known_count++] = param;
-	fi_param_define(&shmcma_provider, param, type, "%s (default: %s)", help, usual);
+	fi_param_define(NULL, libfabrics(&variable), type, "shmcma: %s (default: %s)", help, usual);
 }
 
 /* Returns the value of the parameter; NULL: it is not set, or empty. */
@@ -126,16 +137,17 @@ static bool param_size(const struct size_param *param, uint32_t *value)
 
 static bool param_bool(const char *name, bool usual, const char *help)
 {
+	const struct variable variable = variable_of(name);
 	const char *word = usual ? "yes" : "no";
 	int given;
 
 	define(name, FI_PARAM_BOOL, help, word);
 	if (!value_of(name))
 		return usual;
-	if (!fi_param_get_bool(&shmcma_provider, name, &given))
+	if (!fi_param_get_bool(NULL, libfabrics(&variable), &given))
 		return given;
-	shmcma_warn(FI_LOG_CORE, "%s=%s is neither yes nor no: using %s\n", variable_of(name).name,
-		    value_of(name), word);
+	shmcma_warn(FI_LOG_CORE, "%s=%s is neither yes nor no: using %s\n", variable.name, value_of(name),
+		    word);
 	return usual;
 }
 
@@ -241,7 +253,7 @@ static void check_names(void)
 #define INLINE_LIMIT 872 /* bytes that a record of 16 lines holds beside its control part */
 #define BUFS_PER_MESSAGE 16
 
-struct shmcma_env shmcma_env;
+struct shmcma_env shmcma_env = { .tx_size = SHMCMA_DEFAULT_SIZE, .rx_size = SHMCMA_DEFAULT_SIZE };
 
 static const struct size_param peers = { .name = "peers",
 					 .help = "How many peers may connect to an endpoint, 1 to 1024",
@@ -322,7 +334,7 @@ static bool is_named_in_environment(void)
 {
 	const char *list = getenv("FI_PROVIDER");
 
-	return list && *list != '^' && shmcma_is_listed(list);
+	return shmcma_module.name_is_remote && list && *list != '^' && shmcma_is_listed(list);
 }
 
 void shmcma_env_read(void)
@@ -337,6 +349,7 @@ void shmcma_env_read(void)
 	struct sc_config *config = &shmcma_env.config;
 
 	sc_config_init(config);
+	shmcma_module_init(&shmcma_env);
 	config->cma = param_bool("cma", config->cma,
 				 "Copy large messages straight between processes (cross memory "
 				 "attach). Without it they go through shared buffers.");

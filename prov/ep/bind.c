@@ -151,7 +151,7 @@ static int bind_srx(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 
 	if (flags)
 		return -FI_EBADFLAGS;
-	if (!ep->shares_rx || ep->srx || srx->domain != ep->domain)
+	if (!(ep->shares_rx || srx->owner) || ep->srx || srx->domain != ep->domain)
 		return -FI_EINVAL;
 	if (ep->rx_caps & (FI_MSG | FI_TAGGED) & ep->caps & ~srx->caps) {
 		shmcma_warn(FI_LOG_EP_CTRL,
@@ -159,6 +159,7 @@ static int bind_srx(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 		return -FI_EINVAL;
 	}
 	ep->srx = srx;
+	ep->shares_rx = true;
 	shmcma_lock_merge_locked(&ep->locked, &srx->locked);
 	atomic_fetch_add(&srx->refs, 1);
 	return 0;
@@ -169,6 +170,12 @@ int shmcma_ep_check_shared_locked(const struct shmcma_ep *ep)
 	if ((ep->shares_tx && !ep->stx) || (ep->shares_rx && !ep->srx)) {
 		shmcma_warn(FI_LOG_EP_CTRL, "FI_SHARED_CONTEXT: no shared context is bound to it\n");
 		return -FI_EINVAL;
+	}
+	if (shmcma_ep_is_matched(ep) && (!ep->rx_cq || !ep->rx_cq->owner)) {
+		shmcma_warn(FI_LOG_EP_CTRL,
+			    "FI_PEER: another provider's receive context needs its completion queue, "
+			    "bound with FI_RECV\n");
+		return -FI_ENOCQ;
 	}
 	if (ep->srx && ep->srx->namer && ep->srx->namer->av != ep->av) {
 		shmcma_warn(FI_LOG_EP_CTRL, "endpoints that share a receive context have one address "

@@ -27,6 +27,7 @@
 #include "obj/cntr.h"
 #include "obj/cq.h"
 #include "obj/eq.h"
+#include "obj/peercq.h"
 #include "obj/peermap.h"
 #include "wait/lock.h"
 #include "wait/progress.h"
@@ -256,11 +257,22 @@ static void leave_sep(struct shmcma_ep *context)
 	atomic_fetch_sub(&sep->ep->refs, 1);
 }
 
+/*
+ * Another provider posts the receives: those that have ended go back to it, while their sources have names; and then
+ * those that the end of the core's endpoint ends.
+ */
+static void give_back_locked(const struct shmcma_ep *ep)
+{
+	if (ep->core && shmcma_ep_is_matched(ep) && !shmcma_is_forked(&ep->fids->fid.fid))
+		shmcma_peercq_end_locked(ep->rx_cq, ep);
+}
+
 /* Unbinds the queues first: their completions name peers that the core's endpoint owns. Counters stay. */
 static void destroy_locked(struct shmcma_ep *ep)
 {
 	shmcma_progress_leave_locked(ep->domain);
 	shmcma_work_forget_locked(ep);
+	give_back_locked(ep);
 	shmcma_ep_unbind_locked(ep);
 	shmcma_coll_close(ep);
 	if (ep->sep && ep != ep->sep->ep)
@@ -270,6 +282,7 @@ static void destroy_locked(struct shmcma_ep *ep)
 			shmcma_report(ep->core);
 		shmcma_watcher_end_locked(ep->domain, &ep->watcher);
 		sc_ep_destroy(ep->core);
+		give_back_locked(ep);
 	}
 	if (ep->eq)
 		shmcma_eq_put_ref(ep->eq);
@@ -502,12 +515,12 @@ SHMCMA_FORKED_CALL(int, shmcma_ep_setopt, fid_t fid, int level, int optname, con
 
 #define OPS(way)                                                                                          \
 	{                                                                                                 \
-		.size = sizeof(struct fi_ops_ep), .cancel = way##ep_cancel,                               \
+		.size = sizeof(union shmcma_ops_ep), .cancel = way##ep_cancel,                            \
 		.getopt = way##shmcma_ep_getopt, .setopt = way##shmcma_ep_setopt,                         \
-		.tx_ctx = way##no_tx_ctx, .rx_ctx = way##no_rx_ctx,                                       \
-		.rx_size_left = way##ep_rx_size_left, .tx_size_left = way##ep_tx_size_left,               \
+		.tx_ctx = way##no_tx_ctx, .rx_ctx = way##no_rx_ctx, .rx_size_left = way##ep_rx_size_left, \
+		.tx_size_left = way##ep_tx_size_left, .export_xpu = shmcma_no_export,                     \
 	}
-static struct fi_ops_ep ep_ops = OPS(), forked_ops = OPS(forked_);
+static union shmcma_ops_ep ep_ops = OPS(), forked_ops = OPS(forked_);
 
 static struct fi_ops ep_fid_ops = SHMCMA_FID_OPS(ep_close, ep_bind, ep_control);
 
@@ -517,7 +530,7 @@ static void forked(struct fid *fid)
 {
 	struct fid_ep *ep = container_of(fid, struct fid_ep, fid);
 
-	ep->ops = &forked_ops;
+	ep->ops = &forked_ops.ops;
 	ep->cm = &forked_cm_ops;
 	shmcma_ep_set_forked_tables(ep);
 }
@@ -534,11 +547,20 @@ int shmcma_ep_check_info(const struct shmcma_domain *domain, const struct fi_inf
 	return shmcma_check_hints(domain->api_version, info) ? -FI_EINVAL : 0;
 }
 
-size_t shmcma_size_or_default(size_t size)
+size_t shmcma_size_or_default(size_t size, size_t usual)
 {
 	if (!size)
-		return SHMCMA_DEFAULT_SIZE;
+		return usual;
 	return size < SHMCMA_MAX_SIZE ? size : SHMCMA_MAX_SIZE;
+}
+
+/* FI_DIRECTED_RECV is for both kinds of messages. The modifier alone makes receives of both kinds directed. */
+static uint64_t directed_caps(uint64_t caps)
+{
+	if (caps & SHMCMA_EXACT_DIRECTED_RECV &&
+	    !(caps & (FI_DIRECTED_RECV | SHMCMA_TAGGED_DIRECTED_RECV)))
+		caps |= FI_DIRECTED_RECV;
+	return caps & FI_DIRECTED_RECV ? caps | SHMCMA_TAGGED_DIRECTED_RECV : caps;
 }
 
 static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi_info *info)
@@ -546,14 +568,14 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	const struct fi_tx_attr *tx = info->tx_attr;
 	const struct fi_rx_attr *rx = info->rx_attr;
 
-	ep->caps = info->caps ? info->caps : ep->domain->caps;
+	ep->caps = directed_caps(info->caps ? info->caps : ep->domain->caps);
 	ep->tx_caps = tx && tx->caps ? tx->caps : ep->caps;
 	ep->rx_caps = rx && rx->caps ? rx->caps : ep->caps;
 	ep->tx_order = tx ? tx->msg_order : 0;
 	ep->tx_comp_order = tx ? tx->comp_order : 0;
 	ep->rx_comp_order = rx ? rx->comp_order : 0;
-	ep->tx_size = shmcma_size_or_default(tx ? tx->size : 0);
-	ep->rx_size = shmcma_size_or_default(rx ? rx->size : 0);
+	ep->tx_size = shmcma_size_or_default(tx ? tx->size : 0, shmcma_env.tx_size);
+	ep->rx_size = shmcma_size_or_default(rx ? rx->size : 0, shmcma_env.rx_size);
 	shmcma_set(ep->multi_min, SHMCMA_MULTI_MIN);
 	shmcma_set(fid->tx_op_flags, tx ? tx->op_flags : 0);
 	shmcma_set(fid->rx_op_flags, rx ? rx->op_flags : 0);
@@ -592,7 +614,7 @@ int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, s
 	fid->ep = ep;
 	fid->domain = domain;
 	fid->fid.fid = (struct fid){ .fclass = fclass, .context = context, .ops = &ep_fid_ops };
-	fid->fid.ops = &ep_ops;
+	fid->fid.ops = &ep_ops.ops;
 	fid->fid.cm = &cm_ops;
 	shmcma_ep_set_tables(ep);
 	shmcma_ep_set_flags(ep);

@@ -48,7 +48,7 @@ void shmcma_ep_show(struct shmcma_ep *ep, struct fid_ep **out);
 void shmcma_ep_discard(struct shmcma_ep *ep);
 
 /* The size that holds if the application asks for this one. */
-size_t shmcma_size_or_default(size_t size);
+size_t shmcma_size_or_default(size_t size, size_t usual);
 
 static inline size_t shmcma_ep_class(const struct shmcma_ep *ep)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * report.c: tells what an endpoint has carried, so that a user sees which provider carried the data.
+ * report.c: tells what an endpoint has carried, so that a user sees which provider carried the data. The log has two
+ * lines: all counters, for programs, and a sentence.
  *
  * With FI_SHMCMA_STATS each endpoint adds a block to the standard error or to a file of the process: the address, then a
  * line for each counter that is not 0. A block is one write(2), so the blocks of threads do not mix.
@@ -28,6 +29,25 @@ static void log_counters(const struct sc_counters *counters)
 					 sc_counter_names[i].name,
 					 sc_counter_value(counters, &sc_counter_names[i]));
 	shmcma_info(FI_LOG_EP_CTRL, "shmcma: counters:%s\n", text);
+}
+
+/* Logs the counters that most users ask for. One-sided operations and deaths are rare: the line names them if there are any. */
+static void log_words(const struct sc_counters *counters)
+{
+	char sent[SC_SIZE_TEXT], received[SC_SIZE_TEXT], onesided[64] = "", deaths[64] = "";
+
+	if (counters->rma_ops)
+		snprintf(onesided, sizeof(onesided), "; began %" PRIu64 " one-sided operations",
+			 counters->rma_ops);
+	if (counters->deaths)
+		snprintf(deaths, sizeof(deaths), "; peers that died: %" PRIu64, counters->deaths);
+	shmcma_info(FI_LOG_EP_CTRL,
+		    "shmcma: sent %" PRIu64 " messages (%" PRIu64 " in records, %" PRIu64
+		    " in bounce buffers, %" PRIu64 " by rendezvous), %s; received %" PRIu64
+		    " messages, %s%s%s\n",
+		    counters->tx_msgs, counters->tx_inline, counters->tx_bounce, counters->tx_rdv,
+		    sc_size_text(counters->tx_bytes, sent), counters->rx_msgs,
+		    sc_size_text(counters->rx_bytes, received), onesided, deaths);
 }
 
 /* Returns the bytes of the block. */
@@ -75,6 +95,7 @@ void shmcma_report(const struct sc_ep *ep)
 	int fd;
 
 	log_counters(sc_ep_counters(ep));
+	log_words(sc_ep_counters(ep));
 	if (!shmcma_env.stats)
 		return;
 	size = write_block(block, ep);

@@ -158,8 +158,8 @@ static ssize_t no_size_left(struct fid_ep *ep)
 	return -FI_EOPNOTSUPP;
 }
 
-static struct fi_ops_ep sep_ops = {
-	.size = sizeof(struct fi_ops_ep),
+static union shmcma_ops_ep sep_ops = {
+	.size = sizeof(union shmcma_ops_ep),
 	.cancel = shmcma_no_cancel,
 	.getopt = shmcma_ep_getopt,
 	.setopt = shmcma_ep_setopt,
@@ -167,6 +167,7 @@ static struct fi_ops_ep sep_ops = {
 	.rx_ctx = sep_rx_ctx,
 	.rx_size_left = no_size_left,
 	.tx_size_left = no_size_left,
+	.export_xpu = shmcma_no_export,
 };
 
 /* Copies the first attributes of the contexts, and their number (default: one), from the info. */
@@ -185,7 +186,9 @@ static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)
 	sep->info = fi_allocinfo();
 	if (!sep->info)
 		return -FI_ENOMEM;
-	sep->info->caps = info->caps ? shmcma_granted_caps(info, shmcma_offers[0]) : sep->ep->caps;
+	sep->info->caps =
+		info->caps ? shmcma_granted_caps(sep->ep->domain->api_version, info, shmcma_offers[0])
+			   : sep->ep->caps;
 	tx_attr_copy(sep->info->tx_attr, info->tx_attr);
 	rx_attr_copy(sep->info->rx_attr, info->rx_attr);
 	ret = shmcma_tx_attr_complete(sep->info->tx_attr, sep->info->caps);
@@ -230,7 +233,7 @@ int shmcma_sep_open(struct fid_domain *handle, struct fi_info *info, struct fid_
 		shmcma_ep_discard(ep);
 		return ret;
 	}
-	ep->fids->fid.ops = &sep_ops;
+	ep->fids->fid.ops = &sep_ops.ops;
 	shmcma_ep_show(ep, out);
 	return 0;
 }

@@ -18,6 +18,9 @@
 
 #include <stdlib.h>
 #include "base/attr.h"
+#include "base/owner.h"
+#include "base/param.h"
+#include "obj/peersrx.h"
 #include "wait/lock.h"
 
 /* ---- transmit -------------------------------------------------------------------------------- */
@@ -50,16 +53,16 @@ SHMCMA_FORKED_CALL(ssize_t, shmcma_no_cancel, fid_t fid, void *context)
 
 #define OPS(way)                                                                                          \
 	{                                                                                                 \
-		.size = sizeof(struct fi_ops_ep), .cancel = way##shmcma_no_cancel,                        \
-		.getopt = way##no_option, .setopt = way##no_set_option,                                   \
+		.size = sizeof(union shmcma_ops_ep), .cancel = way##shmcma_no_cancel,                     \
+		.getopt = way##no_option, .setopt = way##no_set_option, .export_xpu = shmcma_no_export,   \
 	}
-static struct fi_ops_ep stx_ops = OPS(), forked_ops = OPS(forked_);
+static union shmcma_ops_ep stx_ops = OPS(), forked_ops = OPS(forked_);
 
 static struct fi_ops stx_fid_ops = SHMCMA_FID_OPS(stx_close, shmcma_no_bind, shmcma_no_control);
 
 static void forked(struct fid *fid)
 {
-	container_of(fid, struct fid_stx, fid)->ops = &forked_ops;
+	container_of(fid, struct fid_stx, fid)->ops = &forked_ops.ops;
 }
 
 int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct fid_stx **out,
@@ -75,12 +78,12 @@ int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct f
 	if (!stx)
 		return -FI_ENOMEM;
 	stx->fid.fid = (struct fid){ .fclass = FI_CLASS_STX_CTX, .context = context, .ops = &stx_fid_ops };
-	stx->fid.ops = &stx_ops;
+	stx->fid.ops = &stx_ops.ops;
 	stx->domain = domain;
 	stx->caps = attr ? attr->caps : domain->caps;
 	stx->order = attr ? attr->msg_order : 0;
 	stx->comp_order = attr ? attr->comp_order : 0;
-	stx->size = shmcma_size_or_default(attr ? attr->size : 0);
+	stx->size = shmcma_size_or_default(attr ? attr->size : 0, shmcma_env.tx_size);
 	shmcma_lock_join(domain, &stx->locked, false);
 	atomic_fetch_add(&domain->refs, 1);
 	shmcma_object_add(&stx->object, &stx->fid.fid, NULL, forked);
@@ -108,23 +111,20 @@ static struct fi_info *srx_info(const struct shmcma_domain *domain, const struct
 	return info;
 }
 
-int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct fid_ep **out, void *context)
+/* `owner`: another provider's receive context, which posts the receives (peersrx.c), or NULL. */
+static int open_srx(struct shmcma_domain *domain, const struct fi_rx_attr *attr,
+		    struct shmcma_srx_owner *owner, struct fid_ep **out, void *context)
 {
-	struct shmcma_domain *domain = container_of(handle, struct shmcma_domain, fid);
-	int ret = attr ? shmcma_rx_attr_complete(attr, domain->caps) : 0;
-	struct fi_info *info;
+	struct fi_info *info = srx_info(domain, attr);
 	struct shmcma_ep *srx;
+	int ret = info ? shmcma_ep_create(domain, info, FI_CLASS_SRX_CTX, context, &srx) : -FI_ENOMEM;
 
-	if (ret)
-		return ret;
-	info = srx_info(domain, attr);
-	ret = info ? shmcma_ep_create(domain, info, FI_CLASS_SRX_CTX, context, &srx) : -FI_ENOMEM;
 	fi_freeinfo(info);
 	if (ret)
 		return ret;
 	/* Each endpoint decides which receives are reported, see sc_ep_attr. */
 	shmcma_ep_set_selective(srx);
-	ret = sc_rxq_create(srx->rx_size, &srx->rxq);
+	ret = owner ? shmcma_peersrx_init(srx, owner) : sc_rxq_create(srx->rx_size, &srx->rxq);
 	if (ret) {
 		shmcma_ep_discard(srx);
 		return ret;
@@ -132,4 +132,26 @@ int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct f
 	shmcma_ep_set_tables(srx);
 	shmcma_ep_show(srx, out);
 	return 0;
+}
+
+/* With FI_PEER the other attributes are the owner's affair. */
+static int open_peer(struct shmcma_domain *domain, const struct shmcma_owner_context *context,
+		     struct fid_ep **out)
+{
+	struct shmcma_srx_owner *owner = shmcma_owner_object("fi_srx_context", context);
+
+	if (!owner || !shmcma_owner_matches(owner) || !shmcma_domain_is_peer(domain))
+		return -FI_EINVAL;
+	return open_srx(domain, NULL, owner, out, NULL);
+}
+
+int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct fid_ep **out, void *context)
+{
+	struct shmcma_domain *domain = container_of(handle, struct shmcma_domain, fid);
+	int ret;
+
+	if (attr && attr->op_flags & FI_PEER)
+		return open_peer(domain, context, out);
+	ret = attr ? shmcma_rx_attr_complete(attr, domain->caps) : 0;
+	return ret ? ret : open_srx(domain, attr, NULL, out, context);
 }

@@ -27,7 +27,8 @@ bool shmcma_ep_receives(const struct shmcma_ep *ep, uint64_t kind)
 /* `kind`: FI_MSG or FI_TAGGED. */
 static enum shmcma_post post_of(const struct shmcma_ep *ep, uint64_t kind)
 {
-	bool send = shmcma_ep_sends(ep, kind), recv = shmcma_ep_receives(ep, kind) && !ep->shares_rx;
+	bool send = shmcma_ep_sends(ep, kind);
+	bool recv = shmcma_ep_receives(ep, kind) && !ep->shares_rx && !ep->owner;
 
 	if (!send && !recv)
 		return SHMCMA_POST_UNABLE;

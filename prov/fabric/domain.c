@@ -18,6 +18,8 @@
 #include "obj/cq.h"
 #include "obj/eq.h"
 #include "obj/mr.h"
+#include "obj/peercntr.h"
+#include "obj/peercq.h"
 #include "obj/pollset.h"
 #include "op/post.h"
 #include "wait/polled.h"
@@ -40,6 +42,21 @@ SHMCMA_CALL(int, domain_endpoint2, struct fid_domain *domain, struct fi_info *in
 	int ret = shmcma_check_peer_flags("fi_endpoint2", flags);
 
 	return ret ? ret : shmcma_ep_open(domain, info, ep, context);
+}
+
+/* With FI_PEER the object belongs to another provider. */
+SHMCMA_CALL(int, cq_open, struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+	    void *context)
+{
+	return (attr && attr->flags & FI_PEER ? shmcma_peercq_open : shmcma_cq_open)(domain, attr, cq,
+										     context);
+}
+
+SHMCMA_CALL(int, cntr_open, struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
+	    void *context)
+{
+	return (attr && attr->flags & FI_PEER ? shmcma_peercntr_open : shmcma_cntr_open)(domain, attr,
+											 cntr, context);
 }
 
 static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -104,13 +121,9 @@ static struct fi_ops domain_fid_ops = SHMCMA_FID_OPS(domain_close, domain_bind, 
 
 SHMCMA_FORKED_CALL(int, shmcma_av_open, struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
 		   void *context)
-SHMCMA_FORKED_CALL(int, shmcma_cq_open, struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
-		   void *context)
 SHMCMA_FORKED_CALL(int, shmcma_ep_open, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 		   void *context)
 SHMCMA_FORKED_CALL(int, shmcma_sep_open, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-		   void *context)
-SHMCMA_FORKED_CALL(int, shmcma_cntr_open, struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 		   void *context)
 SHMCMA_FORKED_CALL(int, shmcma_poll_open, struct fid_domain *domain, struct fi_poll_attr *attr,
 		   struct fid_poll **pollset)
@@ -123,16 +136,22 @@ SHMCMA_FORKED_CALL(int, shmcma_query_atomic, struct fid_domain *domain, enum fi_
 SHMCMA_FORKED_CALL(int, shmcma_query_collective, struct fid_domain *domain, enum fi_collective_op op,
 		   struct fi_collective_attr *attr, uint64_t flags)
 
+static int no_xpu_context(struct fid_domain *domain, void *attr, void **xpu, void *context)
+{
+	return -FI_ENOSYS;
+}
+
 #define OPS(way)                                                                                          \
 	{                                                                                                 \
-		.size = sizeof(struct fi_ops_domain), .av_open = way##shmcma_av_open,                     \
-		.cq_open = way##shmcma_cq_open, .endpoint = way##shmcma_ep_open,                          \
-		.scalable_ep = way##shmcma_sep_open, .cntr_open = way##shmcma_cntr_open,                  \
+		.size = sizeof(union shmcma_ops_domain), .av_open = way##shmcma_av_open,                  \
+		.cq_open = way##cq_open, .endpoint = way##shmcma_ep_open,                                 \
+		.scalable_ep = way##shmcma_sep_open, .cntr_open = way##cntr_open,                         \
 		.poll_open = way##shmcma_poll_open, .stx_ctx = way##shmcma_stx_open,                      \
 		.srx_ctx = way##shmcma_srx_open, .query_atomic = way##shmcma_query_atomic,                \
 		.query_collective = way##shmcma_query_collective, .endpoint2 = way##domain_endpoint2,     \
+		.xpu_ctx = no_xpu_context,                                                                \
 	}
-static struct fi_ops_domain domain_ops = OPS(), forked_ops = OPS(forked_);
+static union shmcma_ops_domain domain_ops = OPS(), forked_ops = OPS(forked_);
 
 /* A domain has nothing to read: its thread only makes progress. */
 static bool has(const struct shmcma_wait *wait)
@@ -175,7 +194,7 @@ static void forked(struct fid *fid)
 {
 	struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
 
-	domain->fid.ops = &forked_ops;
+	domain->fid.ops = &forked_ops.ops;
 	domain->fid.mr = &shmcma_mr_forked_ops;
 	shmcma_lock_forked(domain);
 }
@@ -184,7 +203,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 		       void *context)
 {
 	struct shmcma_domain *opened;
-	bool coarse;
+	bool threads; /* of this provider, or that read an event queue */
 	int ret;
 
 	if (!info || !info->domain_attr)
@@ -201,7 +220,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 		return shmcma_error(ret);
 	}
 	opened->fid.fid = (struct fid){ .fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops };
-	opened->fid.ops = &domain_ops;
+	opened->fid.ops = &domain_ops.ops;
 	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	opened->threading = info->domain_attr->threading;
@@ -209,12 +228,14 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->progress.wait.domain = opened;
 	opened->progress.wait.locked = &opened->locks.itself;
 	opened->progress.starting = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
+	opened->caps = shmcma_granted_caps(fabric->api_version, info, shmcma_offers[0]);
+	/* another provider's functions are called only by its own reads */
+	opened->progress.wanted =
+		!shmcma_domain_is_peer(opened) && (wants_thread(info) || shmcma_env.config.strict);
 	/* an event queue is no object of the domain, but a read of it makes progress for fi_join */
-	coarse = opened->progress.wanted || info->caps & FI_COLLECTIVE;
-	shmcma_locks_init(opened, coarse || opened->threading != FI_THREAD_DOMAIN, coarse,
-			  &shmcma_wait_unlock_hook);
-	opened->caps = shmcma_granted_caps(info, shmcma_offers[0]);
+	threads = opened->progress.wanted || opened->caps & FI_COLLECTIVE;
+	shmcma_locks_init(opened, threads || opened->threading != FI_THREAD_DOMAIN,
+			  threads || shmcma_domain_is_peer(opened), &shmcma_wait_unlock_hook);
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;
 	atomic_fetch_add(&opened->fabric->refs, 1);

@@ -5,7 +5,9 @@
 #include "fabric/fabric.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
+#include "base/owner.h"
 #include "obj/cntr.h"
 #include "obj/cq.h"
 #include "obj/eq.h"
@@ -96,8 +98,10 @@ int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 {
 	struct shmcma_fabric *opened;
 
-	if (attr->name && strcasecmp(attr->name, SHMCMA_NAME)) {
-		shmcma_info(FI_LOG_FABRIC, "fabric %s: there is only %s\n", attr->name, SHMCMA_NAME);
+	if (attr->name && strcasecmp(attr->name, shmcma_provider.name) &&
+	    strcmp(attr->name, SHMCMA_PEER_NAME)) {
+		shmcma_info(FI_LOG_FABRIC, "fabric %s: there is only %s\n", attr->name,
+			    shmcma_provider.name);
 		return -FI_ENODATA;
 	}
 	opened = calloc(1, sizeof(*opened));

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/attr.h"
 #include "base/node.h"
+#include "base/owner.h"
 
 /* 64 fields of one bit: each bit of tag and mask can be used alone. */
 #define TAG_FORMAT 0xaaaaaaaaaaaaaaaaULL
@@ -54,7 +55,7 @@ static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint, uint
 static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr *hint, uint64_t granted,
 		       int mr_mode, const struct fid_fabric *fabric)
 {
-	attr->name = strdup(SHMCMA_NAME);
+	attr->name = strdup(shmcma_name_of(granted));
 	if (!attr->name)
 		return -FI_ENOMEM;
 	if (hint && hint->domain)
@@ -63,7 +64,7 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 		attr->domain = (struct fid_domain *)find(FI_CLASS_DOMAIN, NULL, fabric);
 	attr->threading = hint && hint->threading ? hint->threading : FI_THREAD_SAFE;
 	attr->control_progress =
-		hint && hint->control_progress ? hint->control_progress : FI_PROGRESS_MANUAL;
+		hint && hint->control_progress ? hint->control_progress : shmcma_module.control_progress;
 	attr->data_progress = shmcma_granted_progress(hint, granted);
 	attr->resource_mgmt = FI_RM_ENABLED;
 	attr->av_type = hint ? hint->av_type : FI_AV_UNSPEC;
@@ -80,11 +81,28 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	attr->max_ep_srx_ctx = SHMCMA_ENDPOINTS;
 	attr->cntr_cnt = SHMCMA_COUNTERS;
 	attr->mr_iov_limit = SC_REG_RANGES_MAX;
-	attr->caps = granted & SHMCMA_DOMAIN_CAPS;
 	attr->max_err_data = shmcma_error_data_size(granted);
 	attr->mr_cnt = SHMCMA_MR_COUNT;
 	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
 	return 0;
+}
+
+/* That FI_AV_USER_ID is one of a domain came with 1.20; a user of libfabric's shm asks for it with 1.19. */
+static uint64_t domain_caps(uint32_t version, const struct fi_domain_attr *hint, uint64_t granted)
+{
+	bool asked = hint && hint->caps & FI_AV_USER_ID;
+	uint64_t caps = granted & SHMCMA_DOMAIN_CAPS & ~FI_AV_USER_ID;
+
+	return asked || FI_VERSION_GE(version, FI_VERSION(1, 20)) ? caps | FI_AV_USER_ID : caps;
+}
+
+/* Fields behind those of libfabric 1.17, if the loaded one has them. */
+static void fill_newer(struct fi_domain_attr *attr)
+{
+	struct shmcma_domain_attr *newer = (struct shmcma_domain_attr *)attr;
+
+	if (FI_VERSION_GE(fi_version(), FI_VERSION(2, 5)))
+		newer->max_cntr_value = newer->max_err_cntr_value = UINT64_MAX;
 }
 
 /* Returns the fabric of the domain in the hints; else the fabric in the hints; else the one opened first. */
@@ -99,14 +117,15 @@ static struct fid_fabric *fabric_of(const struct fi_info *hints)
 	return (struct fid_fabric *)find(FI_CLASS_FABRIC, fabric ? &fabric->fid : NULL, NULL);
 }
 
-static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_info *hints, uint32_t version)
+static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_info *hints, uint32_t version,
+		       uint64_t granted)
 {
 	/* libfabric fills in prov_name */
-	attr->name = strdup(SHMCMA_NAME);
+	attr->name = strdup(shmcma_name_of(granted));
 	if (!attr->name)
 		return -FI_ENOMEM;
 	attr->fabric = fabric_of(hints);
-	attr->prov_version = SHMCMA_VERSION;
+	attr->prov_version = shmcma_provider.version;
 	attr->api_version = version;
 	return 0;
 }
@@ -128,7 +147,7 @@ static int fill_address(const char *address, void **out, size_t *len)
 static struct fi_info *make_info(uint32_t version, const struct fi_info *hints, uint64_t offer,
 				 const struct addresses *addresses)
 {
-	uint64_t granted = shmcma_granted_caps(hints, offer);
+	uint64_t granted = shmcma_granted_caps(version, hints, offer);
 	struct fi_info *info = fi_allocinfo();
 
 	if (!info)
@@ -139,7 +158,7 @@ static struct fi_info *make_info(uint32_t version, const struct fi_info *hints, 
 	info->tx_attr->tclass = hints && hints->tx_attr ? hints->tx_attr->tclass : FI_TC_UNSPEC;
 	shmcma_rx_attr_fill(info->rx_attr, hints ? hints->rx_attr : NULL, granted);
 	fill_ep(info->ep_attr, hints ? hints->ep_attr : NULL, granted);
-	if (fill_fabric(info->fabric_attr, hints, version) ||
+	if (fill_fabric(info->fabric_attr, hints, version, granted) ||
 	    fill_domain(info->domain_attr, hints ? hints->domain_attr : NULL, granted,
 			shmcma_granted_mr_mode(hints, version, granted), info->fabric_attr->fabric) ||
 	    fill_address(addresses->source, &info->src_addr, &info->src_addrlen) ||
@@ -147,6 +166,8 @@ static struct fi_info *make_info(uint32_t version, const struct fi_info *hints, 
 		fi_freeinfo(info);
 		return NULL;
 	}
+	info->domain_attr->caps = domain_caps(version, hints ? hints->domain_attr : NULL, granted);
+	fill_newer(info->domain_attr);
 	return info;
 }
 
@@ -232,11 +253,40 @@ static int find_addresses(const char *node, const char *service, uint64_t flags,
 
 /* Bits 58 and up belong to libfabric: it wants an endpoint for a utility provider on top. */
 #define LAYERING_FLAGS (~0ULL << 58)
+/* One of them: a provider such as lnx, which uses others as its peers (FI_PEER), wants infos that it does not show. */
+#define HIDDEN (1ULL << 60)
 /* Since libfabric 2.1: look again for devices. The answer is always the same here. */
 #define RESCAN (1ULL << 35)
 
-static int check_flags(uint64_t flags)
+/* Since API 1.5 a domain has capabilities. */
+static bool asks_for_peer(uint32_t version, const struct fi_info *hints)
 {
+	if (!hints)
+		return false;
+	return hints->caps & FI_PEER || (FI_VERSION_GE(version, FI_VERSION(1, 5)) && hints->domain_attr &&
+					 hints->domain_attr->caps & FI_PEER);
+}
+
+/*
+ * Tells whether the caller is another provider that shares its objects with this one: fi_peer(3). It asks for FI_PEER and
+ * sets the flag. In the place of libfabric's shm either is enough: EFA up to 1.22 sets the flag alone, and a provider
+ * outside of libfabric does not know the flag. The flag alone is enough for each version of the API: shm from 1.17 to 2.6
+ * does not look at FI_PEER where another provider opens such an object in a domain.
+ */
+static bool is_for_peer(uint32_t version, uint64_t flags, const struct fi_info *hints)
+{
+	bool asks = asks_for_peer(version, hints), hidden = flags & HIDDEN;
+
+	return shmcma_module.is_shm ? asks || hidden : asks && hidden;
+}
+
+static int check_flags(uint32_t version, uint64_t flags, const struct fi_info *hints)
+{
+	bool peer = is_for_peer(version, flags, hints);
+
+	if (peer && !shmcma_owner_is_known())
+		return -FI_ENODATA;
+	flags &= peer ? ~HIDDEN : ~0ULL;
 	if (flags & LAYERING_FLAGS)
 		return shmcma_refuse("flags", "an endpoint to put another provider on",
 				   "endpoints for applications");
@@ -247,9 +297,14 @@ static int check_flags(uint64_t flags)
 	return 0;
 }
 
-/* An application that asks for capabilities gets one info, without a second one that only adds collectives. */
-static bool is_more(const struct fi_info *hints, uint64_t offer)
+/*
+ * An application that asks for capabilities gets one info, without a second one that only adds collectives. Another
+ * provider gets one info, and applications get none of these: lnx opens a domain for each.
+ */
+static bool is_more(uint32_t version, uint64_t flags, const struct fi_info *hints, uint64_t offer)
 {
+	if (is_for_peer(version, flags, hints) != !!(offer & FI_PEER))
+		return true;
 	return hints && hints->caps && offer & FI_COLLECTIVE && !(hints->caps & FI_COLLECTIVE);
 }
 
@@ -276,7 +331,7 @@ int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint
 {
 	struct addresses addresses;
 	struct fi_info **last = info;
-	int ret = check_flags(flags);
+	int ret = check_flags(version, flags, hints);
 
 	*info = NULL;
 	if (ret)
@@ -285,7 +340,7 @@ int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint
 		*info = fi_allocinfo();
 		if (!*info)
 			return -FI_ENOMEM;
-		(*info)->fabric_attr->prov_version = SHMCMA_VERSION;
+		(*info)->fabric_attr->prov_version = shmcma_provider.version;
 		return 0;
 	}
 	/* first, because it is cheaper: a node may need a look-up in the network */
@@ -299,7 +354,8 @@ int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < SHMCMA_OFFERS; i++) {
-		if (is_more(hints, shmcma_offers[i]) || shmcma_check_offer(version, hints, shmcma_offers[i]))
+		if (is_more(version, flags, hints, shmcma_offers[i]) ||
+		    shmcma_check_offer(version, hints, shmcma_offers[i]))
 			continue;
 		*last = make_info(version, hints, shmcma_offers[i], &addresses);
 		if (!*last) {

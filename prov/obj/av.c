@@ -24,6 +24,7 @@
 #include "obj/avtable.h"
 #include "obj/eq.h"
 #include "obj/peermap.h"
+#include "obj/peersrx.h"
 #include "wait/lock.h"
 
 #define NONE UINT32_MAX
@@ -47,6 +48,7 @@ struct insertion {
 	size_t inserted; /* addresses inserted */
 	uint32_t failed; /* indices to give back, chained by entry->next */
 	int error;	 /* an error of the event queue */
+	int refused;	 /* the error of the last address that is not inserted; 0: all are */
 };
 
 static int insertion_begin(struct insertion *insertion, struct shmcma_av *av, fi_addr_t *fi_addr,
@@ -59,6 +61,8 @@ static int insertion_begin(struct insertion *insertion, struct shmcma_av *av, fi
 		return -FI_EACCES;
 	if (flags & ~INSERT_FLAGS)
 		return -FI_EBADFLAGS;
+	if (flags & FI_AV_USER_ID && av->flags & FI_AV_USER_ID)
+		return -FI_EINVAL; /* such a vector takes identifiers by fi_av_set_user_id() alone */
 	if (!fi_addr && (av->type == FI_AV_MAP || flags & FI_AV_USER_ID))
 		return -FI_EINVAL;
 	if (!(av->flags & FI_EVENT))
@@ -77,6 +81,20 @@ static void tell_endpoints_locked(struct shmcma_av *av, fi_addr_t fi_addr)
 		shmcma_ep_forget_peer(ep, fi_addr);
 }
 
+/*
+ * With FI_AV_USER_ID the application names the sender. Another provider (FI_PEER) uses its last insertion of an address
+ * also without: lnx of 2.0 and 2.1.
+ */
+static void name_locked(const struct insertion *insertion, uint32_t index)
+{
+	struct shmcma_av *av = insertion->av;
+
+	if (insertion->flags & FI_AV_USER_ID)
+		shmcma_av_name_locked(av, index, insertion->fi_addr[insertion->at]);
+	else if (shmcma_domain_is_peer(av->domain))
+		shmcma_av_name_locked(av, index, shmcma_av_entry_at(av, index)->user);
+}
+
 static int store(struct insertion *insertion, const char *given, const char *address, fi_addr_t *fi_addr)
 {
 	struct shmcma_av *av = insertion->av;
@@ -86,8 +104,8 @@ static int store(struct insertion *insertion, const char *given, const char *add
 	shmcma_lock(av->domain);
 	pthread_mutex_lock(&av->lock);
 	ret = shmcma_av_put_locked(av, given, address, &index);
-	if (!ret && insertion->flags & FI_AV_USER_ID)
-		shmcma_av_entry_at(av, index)->user = insertion->fi_addr[insertion->at];
+	if (!ret)
+		name_locked(insertion, index);
 	pthread_mutex_unlock(&av->lock);
 	if (!ret) {
 		tell_endpoints_locked(av, index);
@@ -153,10 +171,11 @@ static int find_address(struct shmcma_av *av, const char *given, char address[SC
 	return 0;
 }
 
-/* `given` is a string of at most SC_ADDR_SIZE bytes, or NULL with the error. */
-static void insert_one(struct insertion *insertion, const char *given, int error)
+/* `text` is a string of at most shmcma_module.text_size bytes, or NULL with the error. */
+static void insert_one(struct insertion *insertion, const char *text, int error)
 {
-	char address[SC_ADDR_SIZE];
+	char address[SC_ADDR_SIZE], own[SC_ADDR_SIZE];
+	const char *given = text ? shmcma_address_of(text, own) : NULL;
 	fi_addr_t fi_addr = FI_ADDR_NOTAVAIL;
 
 	if (!error)
@@ -169,6 +188,7 @@ static void insert_one(struct insertion *insertion, const char *given, int error
 		shmcma_info(FI_LOG_AV, "address %zu (%s): %s\n", insertion->at, given ? given : "invalid",
 			    fi_strerror(-error));
 		report_failure(insertion, -error);
+		insertion->refused = error;
 	} else {
 		insertion->inserted++;
 		if (insertion->flags & FI_SYNC_ERR)
@@ -177,6 +197,24 @@ static void insert_one(struct insertion *insertion, const char *given, int error
 	if (insertion->fi_addr)
 		insertion->fi_addr[insertion->at] = fi_addr;
 	insertion->at++;
+}
+
+static void name_to_owners(struct shmcma_av *av)
+{
+	shmcma_lock(av->domain);
+	shmcma_peersrx_name_locked(av);
+	shmcma_unlock(av->domain);
+}
+
+/*
+ * Another provider (FI_PEER) may take 0 for a success: lnx then divides by the number of its addresses. It gets the
+ * error.
+ */
+static int result_of(const struct insertion *insertion)
+{
+	if (!insertion->inserted && insertion->refused && shmcma_domain_is_peer(insertion->av->domain))
+		return insertion->refused;
+	return (int)insertion->inserted;
 }
 
 static int insertion_end(struct insertion *insertion)
@@ -195,8 +233,10 @@ static int insertion_end(struct insertion *insertion)
 		shmcma_av_give_back_locked(av, index);
 	}
 	pthread_mutex_unlock(&av->lock);
+	if (insertion->inserted && shmcma_domain_is_peer(av->domain))
+		name_to_owners(av);
 	if (!insertion->eq)
-		return (int)insertion->inserted;
+		return result_of(insertion);
 	ret = shmcma_eq_put(insertion->eq, FI_AV_COMPLETE, &entry);
 	return insertion->error ? insertion->error : ret;
 }
@@ -204,8 +244,8 @@ static int insertion_end(struct insertion *insertion)
 static void insert_packed(struct insertion *insertion, const char *at, size_t count)
 {
 	while (insertion->at < count) {
-		size_t len = strnlen(at, SC_ADDR_SIZE);
-		bool too_long = len == SC_ADDR_SIZE;
+		size_t len = strnlen(at, shmcma_module.text_size);
+		bool too_long = len == shmcma_module.text_size;
 
 		insert_one(insertion, too_long ? NULL : at, too_long ? -FI_EINVAL : 0);
 		at += too_long ? len : len + 1;
@@ -224,9 +264,9 @@ static UNCHECKED const char *pointer_at(const char *const *strings, size_t i)
 }
 
 /* Copies a string up to its NUL. Returns false if there is no NUL within the length of an address. */
-static UNCHECKED bool copy_pointed(const char *from, char given[SC_ADDR_SIZE])
+static UNCHECKED bool copy_pointed(const char *from, char given[SHMCMA_TEXT_MAX])
 {
-	size_t there = sc_probe_readable(from, SC_ADDR_SIZE);
+	size_t there = sc_probe_readable(from, shmcma_module.text_size);
 
 	for (size_t i = 0; i < there; i++) {
 		given[i] = from[i];
@@ -238,7 +278,7 @@ static UNCHECKED bool copy_pointed(const char *from, char given[SC_ADDR_SIZE])
 
 static void insert_pointed(struct insertion *insertion, const char *const *strings, size_t count)
 {
-	char given[SC_ADDR_SIZE];
+	char given[SHMCMA_TEXT_MAX];
 
 	while (insertion->at < count) {
 		bool whole = copy_pointed(pointer_at(strings, insertion->at), given);
@@ -437,6 +477,28 @@ SHMCMA_CALL(int, av_lookup, struct fid_av *fid, fi_addr_t fi_addr, void *addr, s
 	return entry ? 0 : -FI_EINVAL;
 }
 
+/* Completions that are read from now on name the sender so. */
+SHMCMA_CALL(int, av_set_user_id, struct fid_av *fid, fi_addr_t fi_addr, fi_addr_t user_id, uint64_t flags)
+{
+	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
+	struct shmcma_av_entry *entry;
+
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (!(av->flags & FI_AV_USER_ID))
+		return -FI_EINVAL;
+	shmcma_lock(av->domain);
+	pthread_mutex_lock(&av->lock);
+	entry = shmcma_av_look_up_locked(av, fi_addr);
+	if (entry)
+		entry->user = user_id;
+	pthread_mutex_unlock(&av->lock);
+	for (struct shmcma_ep *ep = av->eps; ep; ep = ep->av_next)
+		shmcma_ep_forget_names(ep);
+	shmcma_unlock(av->domain);
+	return entry ? 0 : -FI_EINVAL;
+}
+
 static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
 {
 	int chars = (int)strnlen(addr, SC_ADDR_SIZE - 1);
@@ -504,23 +566,26 @@ SHMCMA_FORKED_CALL(int, shmcma_av_set_open, struct fid_av *av, struct fi_av_set_
 
 #define OPS(way)                                                                                          \
 	{                                                                                                 \
-		.size = sizeof(struct fi_ops_av), .insert = way##av_insert,                               \
-		.insertsvc = way##av_insertsvc, .insertsym = way##av_insertsym,                           \
-		.remove = way##av_remove, .lookup = way##av_lookup, .straddr = av_straddr,                \
-		.av_set = way##shmcma_av_set_open,                                                        \
+		.size = sizeof(union shmcma_ops_av), .insert = way##av_insert,                            \
+		.insertsvc = way##av_insertsvc, .insertsym = way##av_insertsym, .remove = way##av_remove, \
+		.lookup = way##av_lookup, .straddr = av_straddr, .av_set = way##shmcma_av_set_open,       \
+		.set_user_id = way##av_set_user_id,                                                       \
 	}
-static struct fi_ops_av av_ops = OPS(), forked_ops = OPS(forked_);
+static union shmcma_ops_av av_ops = OPS(), forked_ops = OPS(forked_);
 
 static void forked(struct fid *fid)
 {
-	container_of(fid, struct fid_av, fid)->ops = &forked_ops;
+	container_of(fid, struct fid_av, fid)->ops = &forked_ops.ops;
 }
 
-static int check_attr(const struct fi_av_attr *attr)
+/* Before API 1.20 there was no FI_AV_USER_ID for a vector. */
+static int check_attr(const struct shmcma_domain *domain, const struct fi_av_attr *attr)
 {
+	uint64_t newer = FI_VERSION_GE(domain->api_version, FI_VERSION(1, 20)) ? FI_AV_USER_ID : 0;
+
 	if (!attr || (unsigned int)attr->type > FI_AV_TABLE)
 		return -FI_EINVAL;
-	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC))
+	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC | newer))
 		return -FI_EBADFLAGS;
 	if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > RX_CTX_BITS_MAX) {
 		shmcma_warn(FI_LOG_AV, "rx_ctx_bits=%d: 0 to %d are possible\n", attr->rx_ctx_bits,
@@ -587,7 +652,7 @@ static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context)
 {
 	struct shmcma_av *opened;
-	int ret = check_attr(attr);
+	int ret = check_attr(container_of(domain, struct shmcma_domain, fid), attr);
 
 	if (ret)
 		return ret;
@@ -603,7 +668,7 @@ int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fi
 	if (attr->type == FI_AV_UNSPEC)
 		attr->type = FI_AV_TABLE;
 	opened->fid.fid = (struct fid){ .fclass = FI_CLASS_AV, .context = context, .ops = &av_fid_ops };
-	opened->fid.ops = &av_ops;
+	opened->fid.ops = &av_ops.ops;
 	opened->domain = container_of(domain, struct shmcma_domain, fid);
 	opened->type = attr->type;
 	opened->rx_ctx_bits = (unsigned int)attr->rx_ctx_bits;

@@ -193,7 +193,8 @@ static void adopt_locked(struct shmcma_av *av, uint32_t number, const char *give
 
 	strcpy(entry->address, address);
 	strcpy(entry->inserted, given);
-	entry->user = number;
+	entry->user = av->flags & FI_AV_USER_ID ? FI_ADDR_NOTAVAIL : number;
+	entry->turn = 0;
 	link_entry_locked(av, number);
 	av->live++;
 }
@@ -234,30 +235,40 @@ const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr)
 	return entry ? entry->address : NULL;
 }
 
-static uint32_t find_lowest_locked(const struct shmcma_av *av, const char *address)
+/* Tells which of two entries of one address names the sender. */
+static bool is_before(const struct shmcma_av *av, uint32_t index, uint32_t other)
 {
-	uint32_t lowest = NONE;
+	uint64_t turn = shmcma_av_entry_at(av, index)->turn, others = shmcma_av_entry_at(av, other)->turn;
+
+	return turn == others ? index < other : turn > others;
+}
+
+/* Returns the index of the entry that names the sender with that address. */
+static uint32_t find_name_locked(const struct shmcma_av *av, const char *address)
+{
+	uint32_t found = NONE;
 
 	for (uint32_t i = av->buckets ? *bucket_of(av, address) : NONE; i != NONE;
 	     i = shmcma_av_entry_at(av, i)->next)
-		if (i < lowest && !strncmp(shmcma_av_entry_at(av, i)->address, address, SC_ADDR_STEM))
-			lowest = i;
-	return lowest;
+		if (!strncmp(shmcma_av_entry_at(av, i)->address, address, SC_ADDR_STEM) &&
+		    (found == NONE || is_before(av, i, found)))
+			found = i;
+	return found;
 }
 
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address)
 {
 	fi_addr_t found = FI_ADDR_NOTAVAIL;
-	uint32_t lowest;
+	uint32_t index;
 
 	pthread_mutex_lock(&av->lock);
-	lowest = find_lowest_locked(av, address);
-	if (lowest == NONE && shmcma_av_is_reader(av)) {
+	index = find_name_locked(av, address);
+	if (index == NONE && shmcma_av_is_reader(av)) {
 		refresh_locked(av);
-		lowest = find_lowest_locked(av, address);
+		index = find_name_locked(av, address);
 	}
-	if (lowest != NONE)
-		found = shmcma_av_entry_at(av, lowest)->user;
+	if (index != NONE)
+		found = shmcma_av_entry_at(av, index)->user;
 	pthread_mutex_unlock(&av->lock);
 	return found;
 }
@@ -267,7 +278,7 @@ bool shmcma_av_has(struct shmcma_av *av, const char *address)
 	bool has;
 
 	pthread_mutex_lock(&av->lock);
-	has = find_lowest_locked(av, address) != NONE;
+	has = find_name_locked(av, address) != NONE;
 	pthread_mutex_unlock(&av->lock);
 	return has;
 }
@@ -290,6 +301,15 @@ int shmcma_av_put_locked(struct shmcma_av *av, const char *given, const char *ad
 	}
 	adopt_locked(av, *index, given, address);
 	return 0;
+}
+
+/* An application that inserts an address again, as Open MPI does, uses the new fi_addr from then on. */
+void shmcma_av_name_locked(struct shmcma_av *av, uint32_t index, uint64_t user)
+{
+	struct shmcma_av_entry *entry = shmcma_av_entry_at(av, index);
+
+	entry->user = user;
+	entry->turn = ++av->turns;
 }
 
 bool shmcma_av_remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char address[SC_ADDR_SIZE])

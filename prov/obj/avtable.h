@@ -12,8 +12,14 @@
 struct shmcma_av_entry {
 	char address[SC_ADDR_SIZE];  /* in endpoint form; empty: removed */
 	char inserted[SC_ADDR_SIZE]; /* as given by the application, for fi_av_lookup */
-	uint64_t user;		/* reported by completions: from FI_AV_USER_ID, else the entry's index */
-	uint32_t next;		/* next of the same hash bucket */
+	/*
+	 * reported by completions: the entry's index, or the identifier that an insertion with FI_AV_USER_ID gave; in a
+	 * vector with FI_AV_USER_ID what fi_av_set_user_id() gave, and FI_ADDR_NOTAVAIL before
+	 */
+	uint64_t user;
+	/* of an insertion that names the sender: a later one has a larger number; else 0 */
+	uint64_t turn;
+	uint32_t next; /* next of the same hash bucket */
 };
 
 struct shmcma_av {
@@ -29,6 +35,7 @@ struct shmcma_av {
 	struct shmcma_av_entry **chunks;
 	size_t chunk_count;
 	size_t count, live; /* indices given out so far; indices in use */
+	uint64_t turns;	    /* insertions so far that name the sender */
 	uint32_t *holes;    /* heap of the free indices below count, lowest on top */
 	size_t hole_count;
 	uint32_t *buckets; /* hash of the live entries by address */
@@ -46,7 +53,8 @@ const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
 size_t shmcma_av_count(struct shmcma_av *av);
 /*
  * Returns the name in completions of the sender with that address (endpoint form), or of another context of its
- * endpoint: its lowest fi_addr, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it is not inserted.
+ * endpoint: that of the newest insertion that names the sender, see shmcma_av_name_locked(), else its lowest fi_addr;
+ * FI_ADDR_NOTAVAIL if it is not inserted.
  */
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
 /* Tells whether the vector has the address of any context of that endpoint. */
@@ -69,6 +77,8 @@ int shmcma_av_take_index_locked(struct shmcma_av *av, uint32_t *index);
 void shmcma_av_give_back_locked(struct shmcma_av *av, uint32_t index);
 /* Gives the address the lowest free index. Errors as above. */
 int shmcma_av_put_locked(struct shmcma_av *av, const char *given, const char *address, uint32_t *index);
+/* From now on the entry of an index names the sender, by this identifier. */
+void shmcma_av_name_locked(struct shmcma_av *av, uint32_t index, uint64_t user);
 /* False: there is no entry, because one call names it twice. */
 bool shmcma_av_remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char address[SC_ADDR_SIZE]);
 

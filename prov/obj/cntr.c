@@ -280,15 +280,16 @@ static uint64_t forked_cntr_readerr(struct fid_cntr *fid)
 
 #define OPS(way)                                                                                          \
 	{                                                                                                 \
-		.size = sizeof(struct fi_ops_cntr), .read = way##cntr_read,                               \
+		.size = sizeof(union shmcma_ops_cntr), .read = way##cntr_read,                            \
 		.readerr = way##cntr_readerr, .add = way##cntr_add, .set = way##cntr_set,                 \
 		.wait = way##cntr_wait, .adderr = way##cntr_adderr, .seterr = way##cntr_seterr,           \
+		.export_xpu = shmcma_no_export,                                                           \
 	}
-static struct fi_ops_cntr cntr_ops = OPS(), forked_ops = OPS(forked_);
+static union shmcma_ops_cntr cntr_ops = OPS(), forked_ops = OPS(forked_);
 
 static void forked(struct fid *fid)
 {
-	container_of(fid, struct fid_cntr, fid)->ops = &forked_ops;
+	container_of(fid, struct fid_cntr, fid)->ops = &forked_ops.ops;
 	shmcma_wait_forked(&container_of(fid, struct shmcma_cntr, fid.fid)->wait);
 }
 
@@ -349,7 +350,7 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 		return ret;
 	}
 	cntr->fid.fid = (struct fid){ .fclass = FI_CLASS_CNTR, .context = context, .ops = &cntr_fid_ops };
-	cntr->fid.ops = &cntr_ops;
+	cntr->fid.ops = &cntr_ops.ops;
 	cntr->domain = container_of(fid, struct shmcma_domain, fid);
 	cntr->wait.domain = cntr->domain;
 	cntr->wait.locked = &cntr->locked;

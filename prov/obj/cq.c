@@ -76,8 +76,11 @@ static bool is_stranger(const struct shmcma_cq *cq, const struct sc_comp *comp)
 	if (comp->err || !(comp->flags & FROM_PEER) || !comp->source)
 		return false;
 	ep = owner_of(cq, comp->source);
-	return ep && ep->caps & FI_SOURCE_ERR &&
-	       shmcma_av_find(ep->av, sc_peer_address(comp->source)) == FI_ADDR_NOTAVAIL;
+	if (!ep || !(ep->caps & FI_SOURCE_ERR))
+		return false;
+	/* an address in the vector may have no name yet: fi_av_set_user_id() */
+	return shmcma_av_find(ep->av, sc_peer_address(comp->source)) == FI_ADDR_NOTAVAIL &&
+	       !shmcma_av_has(ep->av, sc_peer_address(comp->source));
 }
 
 /* ---- read ------------------------------------------------------------------------------------ */
@@ -152,6 +155,13 @@ INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_a
 		sc_comp_ring_release(&cq->queue);
 	}
 	return n;
+}
+
+fi_addr_t shmcma_cq_put_entry(struct shmcma_cq *cq, struct fi_cq_tagged_entry *entry,
+			      const struct sc_comp *comp)
+{
+	put_entry(entry, comp, FI_CQ_FORMAT_TAGGED);
+	return source_of(cq, comp);
 }
 
 /* Completions were lost; no more will come. Reports this once to the event queue of each endpoint. */
@@ -371,14 +381,16 @@ static void put_stranger(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, co
 }
 
 /*
- * Does not write fields that libfabric 1.17 does not have (fi_cq_err_entry grew in 1.20), nor err_data_size for a
- * fabric opened as before 1.5, which did not have it. The only provider specific data is an unknown sender's address;
- * else a buffer for it stays as it is.
+ * Does not write fields that the application's version of the API does not have: err_data_size came with 1.5, src_addr
+ * with 1.20; the latter is for authorization keys alone. The only provider specific data is an unknown sender's
+ * address; else a buffer for it stays as it is.
  */
-static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const struct sc_comp *comp)
+void shmcma_cq_put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const struct sc_comp *comp)
 {
 	bool sized = FI_VERSION_GE(cq->domain->api_version, FI_VERSION(1, 5));
 
+	if (FI_VERSION_GE(cq->domain->api_version, FI_VERSION(1, 20)))
+		((struct shmcma_cq_err_entry *)entry)->src_addr = FI_ADDR_NOTAVAIL;
 	entry->op_context = comp->context;
 	entry->flags = flags_of(comp);
 	entry->len = comp->len;
@@ -412,11 +424,11 @@ SHMCMA_CALL(ssize_t, cq_readerr, struct fid_cq *fid, struct fi_cq_err_entry *ent
 	shmcma_lock_enter(&cq->locked);
 	comp = sc_comp_ring_peek(&cq->queue);
 	if (comp && (comp->err || is_stranger(cq, comp))) {
-		put_error(cq, entry, comp);
+		shmcma_cq_put_error(cq, entry, comp);
 		sc_comp_ring_release(&cq->queue);
 	} else if (!comp && sc_comp_ring_is_overrun(&cq->queue)) {
 		overrun_slow(cq);
-		put_error(cq, entry, &lost);
+		shmcma_cq_put_error(cq, entry, &lost);
 	} else {
 		ret = -FI_EAGAIN;
 	}
@@ -474,7 +486,7 @@ static const char *text_of(int code)
 	}
 }
 
-static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf,
+const char *shmcma_cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf,
 			       size_t len)
 {
 	const char *text = text_of(prov_errno < 0 ? -prov_errno : prov_errno);
@@ -490,9 +502,9 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *e
 
 #define OPS(reads, way)                                                                                   \
 	{                                                                                                 \
-		.size = sizeof(struct fi_ops_cq), .read = reads##_read, .readfrom = reads##_readfrom,     \
+		.size = sizeof(union shmcma_ops_cq), .read = reads##_read, .readfrom = reads##_readfrom,  \
 		.readerr = way##cq_readerr, .sread = way##cq_sread, .sreadfrom = way##cq_sreadfrom,       \
-		.signal = way##cq_signal, .strerror = cq_strerror,                                        \
+		.signal = way##cq_signal, .strerror = shmcma_cq_strerror, .export_xpu = shmcma_no_export, \
 	}
 #define FORMAT_OPS(name, format)                                                                          \
 	static ssize_t name##_read(struct fid_cq *fid, void *buf, size_t count)                           \
@@ -503,7 +515,7 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *e
 	{                                                                                                 \
 		return read_as(fid, buf, count, source, format);                                          \
 	}                                                                                                 \
-	static struct fi_ops_cq name##_ops = OPS(name, );
+	static union shmcma_ops_cq name##_ops = OPS(name, );
 FORMAT_OPS(context, FI_CQ_FORMAT_CONTEXT)
 FORMAT_OPS(msg, FI_CQ_FORMAT_MSG)
 FORMAT_OPS(data, FI_CQ_FORMAT_DATA)
@@ -511,11 +523,11 @@ FORMAT_OPS(tagged, FI_CQ_FORMAT_TAGGED)
 
 SHMCMA_FORKED_CALL(ssize_t, cq_read, struct fid_cq *cq, void *buf, size_t count)
 SHMCMA_FORKED_CALL(ssize_t, cq_readfrom, struct fid_cq *cq, void *buf, size_t count, fi_addr_t *source)
-static struct fi_ops_cq forked_ops = OPS(forked_cq, forked_);
+static union shmcma_ops_cq forked_ops = OPS(forked_cq, forked_);
 
 static void forked(struct fid *fid)
 {
-	container_of(fid, struct fid_cq, fid)->ops = &forked_ops;
+	container_of(fid, struct fid_cq, fid)->ops = &forked_ops.ops;
 	shmcma_wait_forked(&container_of(fid, struct shmcma_cq, fid.fid)->wait);
 }
 
@@ -564,13 +576,13 @@ static struct fi_ops_cq *ops_of(enum fi_cq_format format)
 	switch (format) {
 	case FI_CQ_FORMAT_UNSPEC: /* the provider chooses: its entries fit into any reader's buffer */
 	case FI_CQ_FORMAT_CONTEXT:
-		return &context_ops;
+		return &context_ops.ops;
 	case FI_CQ_FORMAT_MSG:
-		return &msg_ops;
+		return &msg_ops.ops;
 	case FI_CQ_FORMAT_DATA:
-		return &data_ops;
+		return &data_ops.ops;
 	case FI_CQ_FORMAT_TAGGED:
-		return &tagged_ops;
+		return &tagged_ops.ops;
 	default:
 		return NULL;
 	}

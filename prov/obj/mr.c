@@ -416,6 +416,10 @@ static int check_attr(const struct shmcma_domain *domain, const struct fi_mr_att
 		shmcma_warn(FI_LOG_MR, "there are no authorization keys\n");
 		return -FI_EOPNOTSUPP;
 	}
+	if (domain->caps & FI_HMEM && attr->iface != FI_HMEM_SYSTEM) {
+		shmcma_warn(FI_LOG_MR, "device memory cannot be registered\n");
+		return -FI_EOPNOTSUPP;
+	}
 	return 0;
 }
 

@@ -87,12 +87,17 @@ fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
 }
 
 /* Removes all names, without a search for the peer that had the address. */
+void shmcma_ep_forget_names(struct shmcma_ep *ep)
+{
+	while (ep->named_count)
+		sc_peer_set_user(ep->named[--ep->named_count], UINT64_MAX);
+}
+
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
 	uint64_t place = shmcma_ep_place(ep, fi_addr), end = place + (1ull << ep->rx_ctx_bits);
 
-	while (ep->named_count)
-		sc_peer_set_user(ep->named[--ep->named_count], UINT64_MAX);
+	shmcma_ep_forget_names(ep);
 	for (; place < end && place < ep->peer_count; place++) {
 		struct sc_peer *peer = ep->peers[place];
 

@@ -31,12 +31,26 @@ static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_
 	return __builtin_expect(peer != NULL, 1) ? peer : shmcma_ep_peer_slow(ep, fi_addr);
 }
 
-/* Finds the source of a receive; without FI_DIRECTED_RECV an endpoint receives from any source. */
+/*
+ * Has a receive a source, and does it need one? cq_flags: FI_MSG or FI_TAGGED. Endpoints have FI_DIRECTED_RECV for plain
+ * and SHMCMA_TAGGED_DIRECTED_RECV for tagged receives (endpoint.c).
+ */
+static inline bool shmcma_is_directed(const struct shmcma_ep *ep, uint32_t cq_flags)
+{
+	return ep->caps & (cq_flags & FI_TAGGED ? SHMCMA_TAGGED_DIRECTED_RECV : FI_DIRECTED_RECV);
+}
+
+static inline bool shmcma_is_exact(const struct shmcma_ep *ep, uint32_t cq_flags)
+{
+	return ep->caps & SHMCMA_EXACT_DIRECTED_RECV && shmcma_is_directed(ep, cq_flags);
+}
+
+/* Finds the source of a receive, which is any source unless the receive is directed. */
 static inline __attribute__((always_inline)) bool
-shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
+shmcma_recv_source(struct shmcma_ep *ep, uint32_t cq_flags, fi_addr_t source, struct sc_peer **peer)
 {
 	*peer = NULL;
-	if (source == FI_ADDR_UNSPEC || !(ep->caps & FI_DIRECTED_RECV))
+	if (source == FI_ADDR_UNSPEC || !shmcma_is_directed(ep, cq_flags))
 		return true;
 	*peer = ep->namer ? shmcma_ep_peer(ep->namer, source) : NULL;
 	return *peer != NULL;
@@ -45,7 +59,11 @@ shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer
 /* Returns the name of the peer in completions: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the vector, or no FI_SOURCE). */
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
 
-/* Called by av.c for each bound endpoint: fi_addr has a new address, or none. All locks of the domain are held. */
+/*
+ * Called by av.c for each bound endpoint: the name of a peer in completions has changed; fi_addr has a new address, or
+ * none. All locks of the domain are held.
+ */
+void shmcma_ep_forget_names(struct shmcma_ep *ep);
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address);
 

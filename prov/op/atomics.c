@@ -3,6 +3,9 @@
  * atomics.c: fi_ops_atomic and fi_query_atomic. Only the thread that uses the endpoint posts; any thread may call the
  * queries.
  *
+ * A base operation completes when its record is in the target's ring, as FI_TRANSMIT_COMPLETE has it, or when the target
+ * has done it, with FI_DELIVERY_COMPLETE or where the core must ask the target; a fetching one when its values are here.
+ *
  * All calls end in post(), which takes a struct fi_msg_atomic and the arguments that this lacks. After the call only
  * the caller's result buffers are used: operands and values to compare with are copied, with FI_INJECT or without.
  */
@@ -21,7 +24,8 @@ SAME(CSWAP_GE); SAME(CSWAP_GT); SAME(MSWAP);
 /* The flags of a message; remote data cannot go with an atomic operation. */
 #define MSG_FLAGS (SHMCMA_TX_OP_FLAGS | FI_MORE | FI_FENCE)
 /* The flags of a send that apply here: nothing is matched. */
-#define CORE_FLAGS (SC_SILENT | SC_SEND_INJECT | SC_SEND_DELIVERY | SC_SEND_FENCE | SHMCMA_TRIGGER)
+#define CORE_FLAGS                                                                                        \
+	(SC_SILENT | SC_SEND_INJECT | SC_SEND_DELIVERY | SC_SEND_MATCH | SC_SEND_FENCE | SHMCMA_TRIGGER)
 
 /* ---- what there is --------------------------------------------------------------------------- */
 
@@ -256,7 +260,10 @@ SHMCMA_DATA_CALL(atomic_writemsg, struct fid_ep *ep, const struct fi_msg_atomic 
 	return post_msg(ep, msg, flags, &extra);
 }
 
-/* If the operation fails later, the error has the endpoint's context. */
+/*
+ * If the operation fails later, the error has the endpoint's context. An endpoint whose operations complete with their
+ * delivery counts it then: that is how the application knows when it is done.
+ */
 SHMCMA_DATA_CALL(atomic_inject, struct fid_ep *ep, const void *buf, size_t count, fi_addr_t dest, uint64_t addr,
 		 uint64_t key, enum fi_datatype type, enum fi_op operation)
 {
@@ -264,7 +271,8 @@ SHMCMA_DATA_CALL(atomic_inject, struct fid_ep *ep, const void *buf, size_t count
 	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
 	struct fi_rma_ioc remote = { .addr = addr, .count = count, .key = key };
 	struct fi_msg_atomic msg = MESSAGE(&iov, 1);
-	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = SHMCMA_INJECT_FLAGS };
+	uint32_t delivery = shmcma_now(shmcma_ep_of(ep)->send_flags) & SC_SEND_DELIVERY;
+	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = SHMCMA_INJECT_FLAGS | delivery };
 
 	return post(ep, &msg, &extra);
 }

@@ -5,8 +5,14 @@
 ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error)
 {
 	if (error == -EAGAIN)
-		sc_ep_poll(ep->core);
+		shmcma_poll_for_room_locked(ep);
 	return shmcma_error(error);
+}
+
+void shmcma_poll_for_room_locked(struct shmcma_ep *ep)
+{
+	if (!shmcma_ep_is_matched(ep))
+		sc_ep_poll(ep->core);
 }
 
 ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_addr_t dest,
@@ -63,7 +69,7 @@ ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t l
 							   .cq_flags = flags.cq_flags });
 	}
 	shmcma_lock_enter(&ep->locked);
-	ret = shmcma_recv_source(ep, source, &peer)
+	ret = shmcma_recv_source(ep, flags.cq_flags, source, &peer)
 		      ? shmcma_error(sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context))
 		      : shmcma_ep_no_peer(ep, source);
 	shmcma_lock_leave(&ep->locked);

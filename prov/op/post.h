@@ -88,6 +88,9 @@ int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum f
 #define SHMCMA_RECVMSG_FLAGS                                                                              \
 	(FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE | FI_PEEK | FI_CLAIM | FI_DISCARD | FI_TRIGGER)
 
+/* A flag of receives that the core never sees: they need a source, and take the longer way, where that is checked. */
+#define SHMCMA_EXACT (1u << 30)
+
 #define SHMCMA_INJECT_FLAGS (SC_SEND_INJECT | SC_SILENT) /* fi_inject and the like */
 
 /*
@@ -119,6 +122,9 @@ static inline uint32_t shmcma_recv_flags(uint64_t flags, bool selective)
  */
 ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error);
 
+/* The same progress; none for an endpoint whose receives another provider posts, as this would call that provider. */
+void shmcma_poll_for_room_locked(struct shmcma_ep *ep);
+
 static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_send *send)
 {
 	struct shmcma_ep *ep = fid->ep;
@@ -144,13 +150,13 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 	static ssize_t name##_slow(struct shmcma_ep *ep, struct sc_peer *peer, const type *op, int error) \
 	{                                                                                                 \
 		if (error == -EAGAIN) {                                                                   \
-			sc_ep_poll(ep->core);                                                             \
+			shmcma_poll_for_room_locked(ep);                                                  \
 			error = post(ep->core, peer, op);                                                 \
 		}                                                                                         \
 		return shmcma_error(error);                                                               \
 	}                                                                                                 \
-	static inline __attribute__((always_inline)) ssize_t name(struct shmcma_ep_fid *fid, fi_addr_t addr,\
-								  const type *op)                         \
+	static inline __attribute__((always_inline)) ssize_t name(struct shmcma_ep_fid *fid,              \
+								  fi_addr_t addr, const type *op)         \
 	{                                                                                                 \
 		struct shmcma_ep *ep = fid->ep;                                                           \
 		struct sc_peer *peer;                                                                     \
@@ -241,11 +247,14 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	ssize_t ret;
 	bool known;
 
+	if (__builtin_expect(source == FI_ADDR_UNSPEC && shmcma_is_exact(ep, recv->cq_flags), 0))
+		return -FI_EINVAL;
+	recv->flags &= ~SHMCMA_EXACT;
 	recv->multi_min = shmcma_now(ep->multi_min);
 	if (__builtin_expect(recv->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_recv(fid, source, recv);
 	shmcma_lock_enter(&ep->locked);
-	known = shmcma_recv_source(ep, source, &recv->source);
+	known = shmcma_recv_source(ep, recv->cq_flags, source, &recv->source);
 	ret = known ? shmcma_error(sc_rxq_recv(ep->rxq, recv)) : shmcma_ep_no_peer(ep, source);
 	shmcma_lock_leave(&ep->locked);
 	return ret;
@@ -276,7 +285,7 @@ shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t
 
 	if (!shmcma_lock_is_idle(&ep->locked) || !shmcma_recv_is_plain(flags))
 		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
-	if (source != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV)
+	if (source != FI_ADDR_UNSPEC && shmcma_is_directed(ep, flags.cq_flags))
 		return shmcma_post_recv_buf_from(fid, buf, len, source, tag, ignore, flags, context);
 	ret = sc_rxq_recv_buf(ep->rxq, NULL, buf, len, tag, ignore, flags, context);
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;

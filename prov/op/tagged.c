@@ -12,11 +12,10 @@ static inline struct sc_op_flags sent(uint32_t flags)
 	return (struct sc_op_flags){ flags | SC_TAGGED, SENT };
 }
 
-/* With the endpoint's default flags; a multi-receive buffer is for messages without tag only. */
+/* With the endpoint's default flags. */
 static inline struct sc_op_flags received(const struct shmcma_ep_fid *fid)
 {
-	return (struct sc_op_flags){ (shmcma_now(fid->recv_flags) & ~SC_RECV_MULTI) | SC_TAGGED,
-				     RECEIVED };
+	return (struct sc_op_flags){ shmcma_now(fid->trecv_flags) | SC_TAGGED, RECEIVED };
 }
 
 SHMCMA_DATA_CALL(tagged_recv, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, uint64_t tag,
@@ -43,9 +42,11 @@ SHMCMA_DATA_CALL(tagged_recvv, struct fid_ep *ep, const struct iovec *iov, void 
 
 SHMCMA_DATA_CALL(tagged_recvmsg, struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
+	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
+	uint64_t multi = fid->ep->caps & SHMCMA_TAGGED_MULTI_RECV ? FI_MULTI_RECV : 0;
 	struct sc_recv recv = { .cq_flags = RECEIVED, .flags = SC_TAGGED };
 
-	return shmcma_post_recvmsg(shmcma_ep_of(ep), msg, flags, SHMCMA_RECVMSG_FLAGS, &recv);
+	return shmcma_post_recvmsg(fid, msg, flags, SHMCMA_RECVMSG_FLAGS | multi, &recv);
 }
 
 SHMCMA_DATA_CALL(tagged_send, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,

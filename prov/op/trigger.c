@@ -193,7 +193,7 @@ static bool has_peer(const struct shmcma_work *work)
 	struct sc_peer *peer;
 
 	if (work->event == SC_EVENT_RECV)
-		return shmcma_recv_source(work->ep, work->peer, &peer);
+		return shmcma_recv_source(work->ep, work->recv.cq_flags, work->peer, &peer);
 	return shmcma_ep_peer(work->ep, work->peer) != NULL;
 }
 
@@ -252,7 +252,7 @@ ssize_t shmcma_trigger_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const str
 
 static int post_recv(struct shmcma_work *work)
 {
-	if (!shmcma_recv_source(work->ep, work->peer, &work->recv.source))
+	if (!shmcma_recv_source(work->ep, work->recv.cq_flags, work->peer, &work->recv.source))
 		return shmcma_ep_no_peer(work->ep, work->peer);
 	return sc_rxq_recv(work->ep->rxq, &work->recv);
 }

@@ -42,6 +42,17 @@ static void lock_init(struct shmcma_lock *lock, struct shmcma_domain *domain, bo
 #define PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP PTHREAD_MUTEX_INITIALIZER
 #endif
 
+/* A thread that holds it can take it again. Errors are of other types of mutexes. */
+static void make_recursive(pthread_mutex_t *mutex)
+{
+	pthread_mutexattr_t attr;
+
+	(void)pthread_mutexattr_init(&attr);
+	(void)pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+	(void)pthread_mutex_init(mutex, &attr);
+	(void)pthread_mutexattr_destroy(&attr);
+}
+
 /* The thread of automatic progress holds the lock for one round of polling at most, so a few spins are worthwhile. */
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse,
 		       const struct shmcma_unlock_hook *hook)
@@ -51,6 +62,8 @@ void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse,
 	lock_init(&locks->common, domain, taken);
 	if (domain->progress.wanted)
 		locks->common.mutex = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+	else if (shmcma_domain_is_peer(domain))
+		make_recursive(&locks->common.mutex);
 	atomic_init(&locks->itself.lock, &locks->common);
 	locks->coarse = coarse || !taken;
 	locks->hook = hook;

@@ -15,7 +15,8 @@
  * the objects that are bound together:
  *
  *   when the domain is opened       FI_THREAD_DOMAIN; automatic progress, asked for or needed for a strict target;
- *                                   FI_COLLECTIVE
+ *                                   FI_COLLECTIVE; FI_PEER: functions of the other provider are called under the lock,
+ *                                   and may register memory here, so its holder can take it again
  *   endpoint with FI_COLLECTIVE     is enabled: every poll of any object makes progress for its groups
  *   endpoint without queue and      is enabled: every poll of any object polls it, too (shmcma_domain.silent)
  *   counter
@@ -81,8 +82,8 @@ static inline void shmcma_lock_enter(struct shmcma_locked *object)
  */
 static inline bool shmcma_lock_is_idle(const struct shmcma_locked *object)
 {
-	/* relaxed: a lock that is not taken is never replaced */
-	const struct shmcma_lock *lock = atomic_load_explicit(&object->lock, memory_order_relaxed);
+	/* acquire: as in shmcma_lock_enter(). A lock that is not taken is never replaced */
+	const struct shmcma_lock *lock = atomic_load_explicit(&object->lock, memory_order_acquire);
 
 	return __builtin_expect(!lock->taken && !lock->armed, 1);
 }

@@ -210,7 +210,7 @@ static int create(struct shmcma_domain *domain)
 		shmcma_warn(FI_LOG_DOMAIN, "no thread for automatic progress: %s\n", strerror(-ret));
 		return ret;
 	}
-	(void)pthread_setname_np(domain->progress.thread, SHMCMA_NAME);
+	(void)pthread_setname_np(domain->progress.thread, shmcma_provider.name);
 	return 0;
 }
 

@@ -22,15 +22,20 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <shmcma/core.h>
+#include "base/newer.h"
 #include "base/object.h"
 #include "base/provider.h"
 #include "base/yield.h"
 #include "wait/pipe.h"
 
+struct shmcma_cntr_owner;
+struct shmcma_cq_owner;
 struct shmcma_domain;
 struct shmcma_ep;
 struct shmcma_eq;
 struct shmcma_locked;
+struct shmcma_rx_entry;
+struct shmcma_srx_owner;
 struct shmcma_wait;
 struct shmcma_watcher;
 
@@ -227,10 +232,20 @@ static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *dom
 	return atomic_load_explicit(&domain->eq, memory_order_acquire);
 }
 
+/* In sc_comp.cq_flags: `context` is an entry of the provider that posts the receives (peersrx.c). */
+#define SHMCMA_COMP_ENTRY (1u << 31)
+
+/* Tells whether another provider uses the domain (FI_PEER); else it must open none of the objects of fi_peer(3) here. */
+static inline bool shmcma_domain_is_peer(const struct shmcma_domain *domain)
+{
+	return domain->caps & FI_PEER;
+}
+
 /* A completion queue (cq.c). */
 struct shmcma_cq {
 	struct fid_cq fid;
 	struct shmcma_domain *domain;
+	struct shmcma_cq_owner *owner; /* with FI_PEER: another provider's queue (peercq.c) */
 	struct shmcma_locked locked;
 	shmcma_refs refs;
 	struct sc_comp_ring queue;
@@ -251,6 +266,7 @@ struct shmcma_cq {
 struct shmcma_cntr {
 	struct fid_cntr fid;
 	struct shmcma_domain *domain;
+	struct shmcma_cntr_owner *owner; /* with FI_PEER: another provider's counter (peercntr.c) */
 	struct shmcma_locked locked;
 	shmcma_refs refs;
 	struct sc_cntr count;	     /* written under the counter's lock */
@@ -305,6 +321,8 @@ struct shmcma_ep {
 	uint64_t tx_order, tx_comp_order, rx_comp_order; /* FI_ORDER_* of messages, of completions */
 	size_t tx_size, rx_size;
 	_Atomic size_t multi_min;	/* shmcma_now() */
+	_Atomic size_t
+		sizes[SHMCMA_OPT_SIZES]; /* shmcma_now(): set by options, see option.c; 0: not set */
 	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];	/* its service name; empty: none */
 	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
@@ -317,7 +335,19 @@ struct shmcma_ep {
 	struct shmcma_ep *stx_next; /* shmcma_stx.users */
 	struct shmcma_ep *srx;
 	struct shmcma_ep *srx_next; /* the enabled endpoints of one, from its `namer` on */
+
+	/* of a shared receive context with FI_PEER (peersrx.c); else NULL, and unused */
+	struct shmcma_srx_owner *owner; /* another provider's receive context, which posts the receives */
+	struct shmcma_rx_entry *unmatched; /* for a message that has found no receive, until it waits */
+	bool unmatched_tagged;
+	bool has_strangers; /* messages may wait whose senders were in no address vector */
 };
+
+/* Tells whether another provider posts the receives of the endpoint. Only a read of the other's objects may poll it. */
+static inline bool shmcma_ep_is_matched(const struct shmcma_ep *ep)
+{
+	return ep->srx && ep->srx->owner;
+}
 
 /* Returns the event queue of the endpoint. An enabled endpoint keeps its event queue. */
 static inline struct shmcma_eq *shmcma_ep_eq(const struct shmcma_ep *ep)
@@ -347,6 +377,7 @@ struct shmcma_ep_fid {
 	struct shmcma_domain *domain; /* of ep */
 	/* Flags that fi_send, fi_tsend... pass to the core, from op flags and selective completion. */
 	_Atomic uint32_t send_flags, recv_flags;   /* shmcma_now() */
+	_Atomic uint32_t trecv_flags;		   /* the same for fi_trecv... */
 	_Atomic uint64_t tx_op_flags, rx_op_flags; /* from the attributes; an alias has its own */
 	struct shmcma_ep_fid *next;	   /* shmcma_ep.fids */
 	struct shmcma_object object;

@@ -5,6 +5,7 @@
 #include <shmcma/core.h>
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #define COUNTER(name) #name, offsetof(struct sc_counters, name)
@@ -29,6 +30,7 @@ const struct sc_counter sc_counter_names[SC_COUNTERS] = {
 	{ COUNTER(rma_served), "requests done for initiators" },
 	{ COUNTER(rma_delegated), "small operations that the target might do" },
 	{ COUNTER(rma_delegated_taken), "small operations that the target did" },
+	{ COUNTER(rma_rescued), "small operations that the daemon's thread did" },
 	{ COUNTER(rma_batched), "operations copied together with others" },
 	{ COUNTER(rma_assisted), "large operations that the target copied along" },
 	{ COUNTER(connects), "connections to peers" },
@@ -45,4 +47,16 @@ uint64_t sc_counter_value(const struct sc_counters *counters, const struct sc_co
 
 	memcpy(&value, (const char *)counters + counter->offset, sizeof(value));
 	return value;
+}
+
+const char *sc_size_text(uint64_t bytes, char text[SC_SIZE_TEXT])
+{
+	static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
+	double value = (double)bytes;
+	size_t unit = 0;
+
+	for (; value >= 999.5; value /= 1000)
+		unit++;
+	snprintf(text, SC_SIZE_TEXT, "%.3g %s", value, units[unit]);
+	return text;
 }

@@ -18,6 +18,7 @@ enum sc_log_cause {
 	SC_LOG_CMA_FORBIDDEN, /* the kernel refuses to copy between processes */
 	SC_LOG_PID_NAMESPACE, /* the peer is in another pid namespace */
 	SC_LOG_OTHER_HOST,    /* an address of another machine or another /dev/shm */
+	SC_LOG_OTHER_USER,    /* an address of another user */
 	SC_LOG_NO_DIR,	      /* no file can be made in /dev/shm */
 };
 

@@ -144,6 +144,7 @@ static int segment_create(struct sc_ep *ep, const struct sc_ep_attr *attr)
 		.regs = shows ? SC_ABI_REGS_MAX : 0,
 		.ranges = shows ? SC_ABI_RANGES_MAX : 0,
 		.counters = &ep->counters,
+		.free_bufs = &ep->pool.free_count,
 		.name = attr->name,
 		.index = attr->index,
 	};
@@ -206,7 +207,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		goto no_rxq;
 	if (first && sc_leftover_is_here())
 		(void)sc_reap_scan();
-	ep->barrier = sc_wake_join(); /* cheap only before the process has threads */
+	ep->barrier = sc_wake_join();
 	ret = segment_create(ep, attr);
 	if (ret == -ENOSPC && sc_reap_scan() > 0)
 		ret = segment_create(ep, attr);

@@ -32,6 +32,7 @@
 #include "msg/fast.h"
 #include "link/record.h"
 #include "rma/request.h"
+#include "rma/taker.h"
 #include "rma/target.h"
 #include "msg/transfer.h"
 #include "msg/txop.h"
@@ -484,13 +485,17 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	const char *why = "a record of impossible length";
 	int ret = -EPROTO;
 
-	if (!peer->seg && (names_buffers(ctl) || (kind == SC_ABI_CONTINUE && sc_ctl_size(ctl) != SC_ABI_IN_RING)))
+	if (!peer->seg &&
+	    (names_buffers(ctl) || (kind == SC_ABI_CONTINUE && sc_ctl_size(ctl) != SC_ABI_IN_RING))) {
+		sc_taker_tell(peer);
 		return lose_payload(peer);
+	}
 	if (lines - 1 < SC_ABI_RECORD_LINES)
 		ret = take_record(peer, ctl, &why);
 	if (ret == -ENOMEM || ret == -EAGAIN)
 		return ret;
 	if (ret) {
+		sc_taker_tell(peer);
 		sc_peer_quarantine(peer, -EPROTO, why);
 		return -ECONNRESET;
 	}
@@ -523,6 +528,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	}
 	if (!peer->rx.at.lines)
 		return taken;
+	sc_taker_tell(peer);
 	if (taken && (peer->recv.lent || sc_rx_is_to_publish(peer)))
 		sc_peer_publish(peer);
 	return taken;

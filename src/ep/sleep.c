@@ -12,7 +12,7 @@
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
  *   connections, departures                     membership: its writer       sc_peer_bump()
  *   chunks of a shared copy                     the joiner                   report() in xfer.c
- *   delegated operations are done               the target                   put_end() in taker.c
+ *   delegated operations are done               the target                   sc_taker_tell()
  *   space in a ring, window, buffers            the reader                   sc_peer_publish()
  *   death                                       this process's daemon        sc_bell_ring()
  *
@@ -20,7 +20,7 @@
  *
  *   UNANSWERED_MS   a connection has no answer: a peer that refuses may not have this segment, and one that accepts
  *                   does not wake
- *   ROOM_MS         a send was refused for want of space, which may have come before the word was armed; once
+ *   ROOM_MS         a post was refused for want of space, which may have come before the word was armed; once
  *   HANDS_MS        operations that the other side has in hand, which works on them or is stopped; or operations that
  *                   are put off (direct.c), if they could not be done yet
  *   STUCK_MS        there is something to take, but memory for it is short

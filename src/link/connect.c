@@ -165,6 +165,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	memcpy(slot->intro.address, peer->ep->seg->header.address, SC_ADDR_SIZE);
 	(void)SC_FAULT("connect.intro");
 	sc_ring_tx_init(&peer->tx, slot);
+	peer->has_come = false;
 	peer->tx.sleep = &sc_seg_presence(peer->seg)->sleep;
 	peer->units_limit = peer->seg->header.window;
 	sc_peer_set_link(peer, SC_LINK_UP);

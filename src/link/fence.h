@@ -2,12 +2,12 @@
 /*
  * fence.h: operations that come after messages which the peer has not taken in yet.
  *
- * A message is over for its sender once it is in the peer's ring, and later records in the ring come after it. A copy
- * by this process does not. So an operation becomes a request (rma.c) instead of a copy while messages that it has to
- * follow are unread: all messages, if the endpoint has such an order; else those before the last fence (FI_FENCE,
- * fi_msg(3): "operations posted after the fencing will see and/or replace the results of any operations initiated prior
- * to the fenced operation"). The sender does not wait to learn how far the peer has read, which the peer says only now
- * and then.
+ * A message is over for its sender once it is in the peer's ring, and later records in the ring come after it; a copy
+ * by this process does not. An atomic without an answer (request.c) counts as a message here. So an operation becomes a
+ * request (rma.c) instead of a copy while messages that it has to follow are unread: all messages, if the endpoint has
+ * such an order; else those before the last fence (FI_FENCE, fi_msg(3): "operations posted after the fencing will see
+ * and/or replace the results of any operations initiated prior to the fenced operation"). The sender does not wait to
+ * learn how far the peer has read, which the peer says only now and then.
  *
  * The units of the window that were taken show that there are new messages, so messages store nothing else here.
  */
@@ -17,13 +17,18 @@
 #include "shm/ring.h"
 #include "link/state.h"
 
-/* Returns the line behind the last message's records, or behind later records. */
+/* Notes that all records so far must be taken before an operation that follows them. */
+static inline void sc_fence_behind(struct sc_peer *peer)
+{
+	peer->order.units = peer->units_sent;
+	peer->order.line = peer->tx.tail;
+}
+
+/* Returns the line behind the last record that no answer follows, or behind later records. */
 static inline uint64_t sc_fence_messages_end(struct sc_peer *peer)
 {
-	if (peer->order.units != peer->units_sent) {
-		peer->order.units = peer->units_sent;
-		peer->order.line = peer->tx.tail;
-	}
+	if (peer->order.units != peer->units_sent)
+		sc_fence_behind(peer);
 	return peer->order.line;
 }
 

@@ -130,6 +130,8 @@ void sc_peer_part(struct sc_peer *peer)
 {
 	if (!peer->seg)
 		return;
+	sc_rescue_close(peer->delegate.rescue); /* before another process claims the slot */
+	peer->delegate.rescue = NULL;
 	/* a forked child has no mappings, and must not change what they hold */
 	if (sc_seg_is_here(peer->ep->seg))
 		say_goodbye(peer);

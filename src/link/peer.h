@@ -104,12 +104,14 @@ static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 
 /*
  * Tells whether the peer has let this endpoint in, by the answer itself: an endpoint may do direct operations and not
- * poll.
+ * poll. The peer writes the line of the answer with each operation that it does, so this reads it until it says yes.
  */
-static inline bool sc_peer_has_come(const struct sc_peer *peer)
+static inline bool sc_peer_has_come(struct sc_peer *peer)
 {
 	/* relaxed: the caller concludes only that the peer polls */
-	return sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED;
+	if (!peer->has_come)
+		peer->has_come = sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED;
+	return peer->has_come;
 }
 
 /*

@@ -13,6 +13,7 @@
 enum {
 	DELEGATED_PUT_MAX = 32768, /* bytes; above, a copy from here is faster, wherever the peer runs */
 	DELEGATED_GET_MAX = 16384,
+	DELEGATED_INJECTED_MAX = 256, /* a record holds so many; a copy of more is sooner */
 	DELEGATED_NS = 600,	  /* nanoseconds of a delegated put besides its bytes */
 	COOPERATIVE_MIN = 131072, /* bytes of a put, or of one of a stream, that are worth the record; */
 	COOPERATIVE_GET_MIN = 65536, /* and of a single get */
@@ -37,8 +38,10 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
  */
 static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_route_costs *costs)
 {
-	if (!has(facts, SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE, SC_FACT_INJECTED))
+	if (!has(facts, SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE, 0))
 		return false;
+	if (facts & SC_FACT_INJECTED)
+		return facts & SC_FACT_KEPT && size <= DELEGATED_INJECTED_MAX;
 	if (size <= SC_ROUTE_SMALL)
 		return true;
 	if (size > (put ? DELEGATED_PUT_MAX : DELEGATED_GET_MAX))

@@ -36,7 +36,8 @@ enum sc_way {
 #define SC_FACT_LIKELY (1u << 5)    /* or others are likely to follow */
 #define SC_FACT_ONE_RANGE (1u << 6) /* it names one range of the peer's memory, */
 #define SC_FACT_ONE_PIECE (1u << 7) /* and one of ours */
-#define SC_FACT_INJECTED (1u << 8)  /* a put that must not wait for a poll */
+#define SC_FACT_INJECTED (1u << 8)  /* a put that must not wait for a poll of this process, */
+#define SC_FACT_KEPT (1u << 14)	    /* and does not, if it is delegated: a thread does it */
 #define SC_FACT_LOOSE (1u << 9)	    /* the peer's application is not told of it, and no message has to follow it */
 /* Facts of a message, besides SC_FACT_STREAM. */
 #define SC_FACT_RECORD (1u << 10)  /* a record has space for its payload, */
@@ -45,7 +46,7 @@ enum sc_way {
 #define SC_FACT_BEHIND (1u << 13)  /* the receiver has more than the last message to read */
 
 /*
- * Bytes: for operations that are not larger, and not of a stream, only DIRECT, DELEGABLE, ONE_RANGE and INJECTED
+ * Bytes: for operations that are not larger, and not of a stream, only DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT
  * matter.
  */
 #define SC_ROUTE_SMALL 4096

@@ -36,8 +36,22 @@ int sc_rxq_init(struct sc_rxq *rxq, size_t size)
 	return 0;
 }
 
+int sc_rxq_create_matched(const struct sc_matcher *matcher, void *arg, struct sc_rxq **rxq)
+{
+	int ret = sc_rxq_create(0, rxq);
+
+	if (ret)
+		return ret;
+	(*rxq)->matcher = matcher;
+	(*rxq)->matcher_arg = arg;
+	return 0;
+}
+
 void sc_rxq_fini(struct sc_rxq *rxq)
 {
+	/* with a matcher: messages whose endpoint has closed */
+	sc_list_for_safe (entry, next_entry, &rxq->claimed)
+		free(sc_list_entry(entry, struct sc_rx_msg, claimed));
 	for (uint32_t i = 0; rxq->sources && i <= rxq->source_mask; i++)
 		for (struct sc_source *source = rxq->sources[i], *next; source; source = next) {
 			next = source->next;
@@ -65,6 +79,11 @@ void sc_rxq_destroy(struct sc_rxq *rxq)
 {
 	sc_rxq_fini(rxq);
 	free(rxq);
+}
+
+void *sc_rxq_arg(const struct sc_rxq *rxq)
+{
+	return rxq->matcher_arg;
 }
 
 struct sc_rxq *sc_ep_rxq(struct sc_ep *ep)

@@ -28,6 +28,7 @@
 #include <shmcma/core.h>
 #include "os/cma.h"
 #include "base/comp_ring.h"
+#include "proc/rescue.h"
 #include "proc/watch.h"
 #include "shm/fill.h"
 #include "base/list.h"
@@ -78,6 +79,8 @@ struct sc_rxq {
 	struct sc_list eps;	    /* sc_ep.of_rxq: the first reports receives that no message ends */
 	struct sc_source **sources; /* by stem */
 	uint32_t source_mask, source_count;
+	const struct sc_matcher *matcher; /* posts the receives, see core.h; NULL: they are posted here */
+	void *matcher_arg;
 };
 
 /* A copy that a peer has opened and this side has joined; see xfer.h. */
@@ -133,7 +136,8 @@ struct sc_peer_bounce {
 
 /* turn.h, fence.h: the order of operations to the peer. */
 struct sc_peer_order {
-	uint64_t line, units; /* all messages up to `units` are before `line`; see fence.h */
+	uint64_t line;	      /* messages up to `units`, atomics without an answer are before it: fence.h */
+	uint64_t units;
 	uint64_t fence;	      /* records unread before this line come first; 0: no fence */
 	uint64_t taken;	      /* all lines before this one are taken, as answers show */
 	struct sc_list turns; /* sc_turn.of_peer: oldest first */
@@ -178,6 +182,11 @@ struct sc_peer_delegate {
 	uint32_t first, end;   /* their numbers: from `first`, before `end` */
 	uint32_t ours;	       /* operations from this number on are withdrawn */
 	uint32_t withdrawn;    /* that half of the claim */
+	uint32_t told; /* before this number: operations that the daemon's thread leaves, see rescue.c; */
+	uint32_t kept; /* those that it may do; */
+	uint32_t awaited;	  /* those that are not injected */
+	uint32_t rescued;	  /* withdrawn operations, the oldest, that the daemon's thread has done */
+	struct sc_rescue *rescue; /* NULL: the daemon's thread does none */
 	uint32_t looks;	       /* looks in vain at the oldest */
 	uint32_t spared;       /* the next operations, not delegated as the peer did not take the last */
 	uint32_t alone;	       /* the value of `spared` the last time */
@@ -189,6 +198,7 @@ struct sc_peer_taker {
 	uint32_t seen;		 /* operations seen in the ring */
 	uint32_t taken;		 /* operations taken: that half of the claim */
 	uint32_t told;		 /* operations reported in delegated_done */
+	bool untold;		 /* puts have ended since `told` was stored */
 	struct sc_loans answers; /* buffers that answer gets, lent at the answer's number */
 	uint64_t answer_count;	 /* such answers so far */
 };
@@ -204,6 +214,7 @@ struct sc_peer_target {
 		uint64_t moved; /* bytes */
 		int error;	/* negative errno, or 0 */
 	} put;
+	bool lost; /* an atomic that is complete for the peer was not done: logged */
 };
 
 /* assist.c: large puts and gets that both sides copy. */
@@ -289,6 +300,7 @@ struct sc_peer {
 	uint32_t users;		  /* sc_peer_get() less sc_peer_put() */
 	uint64_t user;
 	enum sc_reach can_read; /* see sc_peer_can_read() */
+	bool has_come;		/* see sc_peer_has_come() */
 	bool writes_fail;	/* CMA cannot write the peer's memory, but can read it */
 	bool unread;		/* we close, and the peer has messages to read in our segment */
 	bool left;     /* it had gone before it was attached, and left messages in its segment */
@@ -486,8 +498,13 @@ struct sc_rx_msg {
 	struct sc_list claimed; /* sc_rxq.claimed */
 	struct sc_list of_peer; /* sc_peer.recv.waiting */
 	uint64_t arrival;
-	const void *claim; /* the context that has claimed it */
-	struct sc_peer *peer;
+	union {
+		const void *claim;  /* the context that has claimed it */
+		struct sc_rxq *rxq; /* with a matcher: the queue, also when the endpoint has closed */
+	};
+	struct sc_peer *peer; /* with a matcher, NULL: the endpoint has closed */
+	bool dropped;	      /* with a matcher: discarded, and not freed before its last part has come */
+	bool lost;	      /* with a matcher: a part is missing, and the peer is lost */
 	enum sc_abi_kind kind;
 	uint32_t flags; /* SC_ABI_F_* */
 	uint64_t data;
@@ -570,7 +587,7 @@ struct sc_ep {
 	uint32_t due;	  /* bits, 1 << SC_WORK_*: lists of `work` that may have entries */
 	uint32_t vain;	  /* times in a row that sc_ep_rest() saw work that polls then did not take */
 	bool wants_room;  /* a record or buffer found no space; until sc_ep_rest() asks */
-	bool pushed_back; /* a send found no space; until sc_ep_was_refused() asks */
+	bool pushed_back; /* a post was refused with -EAGAIN; until sc_ep_was_refused() asks */
 	bool alone;	  /* no thread of the daemon watches our peers */
 	bool barrier;	  /* sleepers of this process see stores of others, see wake.c */
 	struct sc_sleep armed; /* as the last sleeper has left it, */

@@ -54,36 +54,6 @@ void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct
 	sc_comp_ring_commit(ep->rx_cq);
 }
 
-/* Sets the fields that every posted receive has. */
-static inline __attribute__((always_inline)) void op_init(struct sc_rx_op *op, const struct sc_recv *recv)
-{
-	op->flags = recv->flags;
-	op->cq_flags = recv->cq_flags;
-	op->context = recv->context;
-	op->match.source = recv->source ? recv->source->source : NULL;
-	op->match.tag = recv->tag;
-	op->match.tag_mask = ~recv->ignore;
-}
-
-static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
-{
-	struct sc_rx_op *op = sc_slab_get(&rxq->ops);
-
-	if (!op)
-		return NULL;
-	op_init(op, recv);
-	op->cntr = recv->cntr;
-	op->iov_count = recv->iov_count;
-	op->capacity = 0;
-	for (size_t i = 0; i < recv->iov_count; i++) {
-		op->iov[i] = recv->iov[i];
-		op->capacity += recv->iov[i].iov_len;
-	}
-	if (op->iov_count != 1 || op->cntr || op->flags & SC_RECV_MULTI)
-		op->flags |= SC_RX_FULL;
-	return op;
-}
-
 /* Returns the error of a source that can send nothing more, or 0. 0 also if the source has been opened again. */
 static inline int lost(const struct sc_recv *recv)
 {
@@ -119,7 +89,7 @@ static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 		sc_waiting_discard(msg);
 		return 0;
 	}
-	op = op_begin(rxq, recv);
+	op = sc_rxop_open(rxq, recv);
 	if (!op)
 		return -EAGAIN;
 	op->flags &= ~SC_RECV_MULTI; /* so it cannot fail */
@@ -169,7 +139,7 @@ static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 	ret = lost(recv);
 	if (ret && !sc_waiting_find(rxq, recv))
 		return ret;
-	op = op_begin(rxq, recv);
+	op = sc_rxop_open(rxq, recv);
 	if (!op)
 		return -EAGAIN;
 	op->multi_min = recv->multi_min;
@@ -208,7 +178,7 @@ static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 
 	if (recv->flags & (SC_RECV_MULTI | SC_RECV_CLAIM | SC_RECV_DISCARD))
 		return recv_special(rxq, recv);
-	op = op_begin(rxq, recv);
+	op = sc_rxop_open(rxq, recv);
 	if (!op)
 		return -EAGAIN;
 	msg = sc_waiting_find(rxq, recv);
@@ -265,7 +235,7 @@ int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_
 			     0))
 		return recv_whole(rxq, source, buf, size, tag, ignore, flags, context);
 	op = sc_slab_get(&rxq->ops);
-	op_init(op, &recv);
+	sc_rxop_init(op, &recv);
 	op->iov[0].iov_base = buf;
 	op->iov[0].iov_len = size;
 	return sc_match_post(queue, &op->match);

@@ -79,6 +79,43 @@ static inline __attribute__((always_inline)) void sc_rxop_complete(struct sc_ep 
 	sc_comp_ring_commit(cq);
 }
 
+/* Sets the fields that every posted receive has. */
+static inline __attribute__((always_inline)) void sc_rxop_init(struct sc_rx_op *op,
+							       const struct sc_recv *recv)
+{
+	op->flags = recv->flags;
+	op->cq_flags = recv->cq_flags;
+	op->context = recv->context;
+	op->match.source = recv->source ? recv->source->source : NULL;
+	op->match.tag = recv->tag;
+	op->match.tag_mask = ~recv->ignore;
+}
+
+/* Sets all fields of a receive before its match. */
+static inline void sc_rxop_fill(struct sc_rx_op *op, const struct sc_recv *recv)
+{
+	sc_rxop_init(op, recv);
+	op->cntr = recv->cntr;
+	op->iov_count = recv->iov_count;
+	op->capacity = 0;
+	for (size_t i = 0; i < recv->iov_count; i++) {
+		op->iov[i] = recv->iov[i];
+		op->capacity += recv->iov[i].iov_len;
+	}
+	if (op->iov_count != 1 || op->cntr || op->flags & SC_RECV_MULTI)
+		op->flags |= SC_RX_FULL;
+}
+
+/* Makes the operation of a receive. NULL: no memory. */
+static inline struct sc_rx_op *sc_rxop_open(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	struct sc_rx_op *op = sc_slab_get(&rxq->ops);
+
+	if (op)
+		sc_rxop_fill(op, recv);
+	return op;
+}
+
 /* Sets the remaining fields of a receive that does not go the short way of fast.h. */
 static inline void sc_rxop_settle(struct sc_rx_op *op)
 {

@@ -8,6 +8,10 @@
  * late; of a rendezvous only the addresses are kept. The window bounds the messages that a peer may leave waiting.
  * Their units are counted in sc_peer.recv.units_held, and returned with the message.
  *
+ * A queue with a matcher (core.h) has none of its messages in its own matcher: each is in `claimed` from its first part
+ * on, and the caller receives or drops it by its pointer. Its receive may then come before its last part, and so may the
+ * end of its endpoint: the message stays in `claimed`, without a peer, until the caller returns it or ends the queue.
+ *
  * If the sender dies, eager messages can still be received, except one with parts missing, which counts as not sent; a
  * rendezvous ends with ECONNRESET when it is received. If this process dies, nothing is left of the messages; senders
  * that wait for an acknowledgement learn of it with their peer.
@@ -23,26 +27,50 @@
 #include "msg/ack.h"
 #include "msg/deliver.h"
 
+/* Tells whether the caller of the core matches the message. */
+static inline bool is_matched(const struct sc_rx_msg *msg)
+{
+	return msg->peer->ep->rxq->matcher;
+}
+
 static void enqueue(struct sc_rx_msg *msg)
 {
 	struct sc_peer *peer = msg->peer;
 	struct sc_ep *ep = peer->ep;
 
-	sc_match_keep(sc_rxq_queue(ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match);
+	if (is_matched(msg))
+		sc_list_append(&ep->rxq->claimed, &msg->claimed);
+	else
+		sc_match_keep(sc_rxq_queue(ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match);
 	msg->arrival = ++peer->recv.arrivals;
 	sc_list_append(&peer->recv.waiting, &msg->of_peer);
 	ep->counters.rx_unexpected++;
 }
 
+/* Gives the message, or NULL, to the matcher of the queue, which has found no receive. */
+static int hand_over(struct sc_rxq *rxq, struct sc_rx_msg *msg)
+{
+	if (msg) {
+		msg->rxq = rxq;
+		msg->dropped = msg->lost = false;
+	}
+	return rxq->matcher->keep(rxq->matcher_arg, msg);
+}
+
 int sc_waiting_keep(const struct sc_message *message)
 {
 	struct sc_peer *peer = message->peer;
+	struct sc_rxq *rxq = peer->ep->rxq;
+	bool whole = message->kind == SC_ABI_RDV || message->here == message->size;
 	size_t extra = message->kind == SC_ABI_RDV ? message->segment_count * sizeof(struct iovec)
 						   : (size_t)message->size;
 	struct sc_rx_msg *msg = malloc(sizeof(*msg) + extra);
 
-	if (!msg)
+	if (!msg) {
+		if (rxq->matcher)
+			(void)hand_over(rxq, NULL);
 		return -ENOMEM;
+	}
 	msg->match.source = peer->source;
 	msg->match.tag = message->tag;
 	msg->peer = peer;
@@ -61,21 +89,28 @@ int sc_waiting_keep(const struct sc_message *message)
 
 		sc_deliver_payload(message, &whole, 1, message->here);
 	}
-	if (message->kind != SC_ABI_RDV && message->here != message->size)
+	if (rxq->matcher && hand_over(rxq, msg)) {
+		free(msg);
+		return -ENOMEM;
+	}
+	if (!whole)
 		peer->recv.arriving = msg;
-	else
+	if (whole || rxq->matcher)
 		enqueue(msg);
 	peer->recv.units_held += message->units;
 	return 0;
 }
 
+/* Describes a message; if its receive comes before its last part, then only a matcher has found it. */
 static void describe(const struct sc_rx_msg *msg, struct sc_message *message)
 {
+	bool arrives = msg->peer->recv.arriving == msg && is_matched(msg);
+
 	*message = (struct sc_message){ .peer = msg->peer,
 					.kind = msg->kind,
 					.flags = msg->flags,
 					.size = msg->size,
-					.here = msg->size,
+					.here = arrives ? msg->arrived : msg->size,
 					.tag = msg->match.tag,
 					.data = msg->data,
 					.op = msg->op,
@@ -100,6 +135,11 @@ static int complete(struct sc_rx_msg *msg)
 	struct sc_message message;
 	int ret;
 
+	if (is_matched(msg)) {
+		if (msg->dropped)
+			sc_waiting_discard(msg);
+		return 0;
+	}
 	msg->arrival = msg->peer->recv.arrivals + 1;
 	describe(msg, &message);
 	ret = sc_deliver_to_posted(&message);
@@ -137,11 +177,20 @@ int sc_waiting_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_a
 
 void sc_waiting_end_peer(struct sc_peer *peer)
 {
-	if (!peer->recv.arriving)
+	struct sc_rx_msg *msg = peer->recv.arriving;
+	bool matched = peer->ep->rxq->matcher;
+
+	if (!msg)
 		return;
-	peer->recv.units_held -= peer->recv.arriving->units;
-	free(peer->recv.arriving);
 	peer->recv.arriving = NULL;
+	if (matched && !msg->dropped) {
+		msg->lost = true;
+		return;
+	}
+	if (matched)
+		sc_list_remove(&msg->of_peer);
+	peer->recv.units_held -= msg->units;
+	free(msg);
 }
 
 void sc_waiting_unqueue(struct sc_rx_msg *msg)
@@ -189,6 +238,70 @@ struct sc_rx_msg *sc_waiting_find_claimed(struct sc_rxq *rxq, const struct sc_re
 	return NULL;
 }
 
+/* ---- messages that the caller of the core matches ---------------------------------------------- */
+
+/* Ends the receive of a message that cannot come whole any more. */
+static void fail(struct sc_rx_op *op, const struct sc_rx_msg *msg)
+{
+	struct sc_ep *ep = msg->peer->ep;
+	const struct sc_received received = { .peer = msg->peer,
+					      .tag = msg->match.tag,
+					      .data = msg->data,
+					      .size = msg->size,
+					      .flags = sc_rxop_comp_flags(msg->flags),
+					      .error = -ECONNRESET };
+
+	sc_rxop_complete(ep, op, op->cntr, &received);
+	sc_slab_put(&ep->rxq->ops, op);
+}
+
+int sc_waiting_receive(struct sc_rx_msg *msg, const struct sc_recv *recv)
+{
+	struct sc_rx_op *op = msg->peer ? sc_rxop_open(msg->rxq, recv) : NULL;
+
+	if (msg->peer && !op)
+		return -ENOMEM;
+	sc_list_remove(&msg->claimed);
+	if (!op) {
+		free(msg);
+		return -ENOTCONN;
+	}
+	if (msg->lost)
+		fail(op, msg);
+	else
+		(void)sc_waiting_deliver(op, msg); /* a single receive cannot fail */
+	if (msg->peer->recv.arriving == msg)
+		msg->peer->recv.arriving = NULL; /* the receive takes the other parts */
+	sc_waiting_free(msg);
+	return 0;
+}
+
+void sc_waiting_drop(struct sc_rx_msg *msg)
+{
+	sc_list_remove(&msg->claimed);
+	if (!msg->peer)
+		free(msg);
+	else if (msg->peer->recv.arriving == msg)
+		msg->dropped = true;
+	else
+		sc_waiting_discard(msg);
+}
+
+struct sc_rxq *sc_waiting_rxq(const struct sc_rx_msg *msg)
+{
+	return msg->rxq;
+}
+
+struct sc_peer *sc_waiting_source(const struct sc_rxq *rxq, const void *searched)
+{
+	sc_list_for (entry, &rxq->claimed)
+		if (sc_list_entry(entry, struct sc_rx_msg, claimed) == searched)
+			return sc_list_entry(entry, struct sc_rx_msg, claimed)->peer;
+	return NULL;
+}
+
+/* ---- the endpoint closes ----------------------------------------------------------------------- */
+
 static void forget(struct sc_match *queue, const struct sc_ep *ep)
 {
 	sc_list_for_safe (entry, next, &queue->waiting) {
@@ -208,8 +321,12 @@ void sc_waiting_fini(struct sc_ep *ep)
 	sc_list_for_safe (entry, next, &ep->rxq->claimed) {
 		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, claimed);
 
-		if (msg->peer->ep != ep)
+		if (!msg->peer || msg->peer->ep != ep)
 			continue;
+		if (ep->rxq->matcher) {
+			msg->peer = NULL; /* the caller still has the message */
+			continue;
+		}
 		sc_list_remove(&msg->claimed);
 		free(msg);
 	}

@@ -8,9 +8,8 @@
  * (process_vm_writev(2) of this process). If that is forbidden, too, a fault hits the application. Cheaper calls check
  * a single page (docs/MEASUREMENTS.md, "Touching registered memory").
  *
- * Operations for peers come in bursts, so within one poll of the rings we do not ask again for pages that are known to
- * be there (sc_probe_forget()). The polling thread unmaps nothing meanwhile; we do not notice another thread that
- * unmaps registered memory while peers use it.
+ * We do not ask again for a page that is known to be there; the caller chooses how long it stays known (access.c). If the
+ * application takes it away meanwhile, a fault hits the application.
  *
  * The same checks serve shared memory, if only the word of another process says that its part of the file has memory: a
  * read of a hole while /dev/shm is full is a signal, too. They also serve pointers of the application that may not
@@ -35,6 +34,9 @@
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
+
+/* Pages of a read that are cheaper to ask for one by one. */
+#define PEEKED 16
 
 /* Flags in the low bits of a page's address. */
 #define KNOWN ((uintptr_t)2)
@@ -140,33 +142,75 @@ static int peek(uintptr_t page)
 	return seen == EFAULT ? -EIO : ask(page, false);
 }
 
+static uint32_t slot_of(uintptr_t page)
+{
+	return (uint32_t)(page / page_size()) % SC_PROBE_SEEN;
+}
+
+static bool is_known(const struct sc_probe *memory, uintptr_t page, bool write)
+{
+	uint32_t slot = slot_of(page);
+	uintptr_t seen = memory->seen[slot].page;
+
+	return memory->seen[slot].when == memory->now && (seen | WRITABLE) == (page | KNOWN | WRITABLE) &&
+	       (!write || seen & WRITABLE);
+}
+
+static void learn(struct sc_probe *memory, uintptr_t page, bool write)
+{
+	uint32_t slot = slot_of(page);
+
+	memory->seen[slot].when = memory->now;
+	memory->seen[slot].page = page | KNOWN | (write ? WRITABLE : 0);
+}
+
 static int check_page(struct sc_probe *memory, uintptr_t page, bool write)
 {
-	uint32_t slot = (uint32_t)(page / page_size()) % SC_PROBE_SEEN;
-	uintptr_t known = page | KNOWN | (write ? WRITABLE : 0);
 	int ret;
 
-	if (memory && memory->seen[slot].when == memory->now && memory->seen[slot].page == known)
+	if (memory && is_known(memory, page, write))
 		return 0;
 	ret = write ? touch(page) : peek(page);
-	if (ret || !memory)
-		return ret;
-	memory->seen[slot].when = memory->now;
-	memory->seen[slot].page = known;
-	return 0;
+	if (!ret && memory)
+		learn(memory, page, write);
+	return ret;
+}
+
+static bool are_known(const struct sc_probe *memory, uintptr_t first, uintptr_t last, bool write)
+{
+	uintptr_t page = first, size = page_size();
+
+	while (page <= last && is_known(memory, page, write))
+		page += size;
+	return page > last;
+}
+
+/* -EINVAL: the mapping does not allow it. */
+static int check_together(struct sc_probe *memory, uintptr_t first, uintptr_t last, bool write)
+{
+	uintptr_t size = page_size();
+	bool few = memory && last - first < SC_PROBE_SEEN * size;
+	int ret;
+
+	if (few && are_known(memory, first, last, write))
+		return 0;
+	ret = populate(first, last - first + size, write);
+	if (!ret && few)
+		for (uintptr_t page = first; page <= last; page += size)
+			learn(memory, page, write);
+	return ret;
 }
 
 /*
- * Checks some pages: each by itself if this is cheaper, for a read of up to SC_PROBE_SEEN, or if the kernel does not
- * populate the mapping.
+ * Checks some pages: each by itself if this is cheaper, for a read of few, or if the kernel does not populate the mapping.
  */
 static int check_pages(struct sc_probe *memory, uintptr_t first, uintptr_t last, bool write)
 {
 	uintptr_t size = page_size();
 	int ret = 0;
 
-	if (first != last && (write || last - first >= SC_PROBE_SEEN * size)) {
-		ret = populate(first, last - first + size, write);
+	if (first != last && (write || last - first >= PEEKED * size)) {
+		ret = check_together(memory, first, last, write);
 		if (ret != -EINVAL)
 			return ret;
 		ret = 0;
@@ -207,6 +251,23 @@ int sc_probe_check_ends(const struct iovec *iov, size_t count, bool write)
 			ret = check_page(NULL, last & ~(size - 1), write);
 	}
 	return ret;
+}
+
+/* The kernel looks whether mappings cover the range, and does nothing else since Linux 2.6.19. */
+bool sc_probe_is_mapped(const struct iovec *iov, size_t count)
+{
+	uintptr_t size = page_size();
+
+	for (size_t i = 0; i < count; i++) {
+		uintptr_t first = (uintptr_t)iov[i].iov_base & ~(size - 1);
+		uintptr_t len = (uintptr_t)iov[i].iov_base + iov[i].iov_len - first;
+
+		/* the kernel rounds up: more than that would be 0 bytes */
+		if (len > UINTPTR_MAX - size ||
+		    SC_TRY("probe.mapped", msync((void *)first, len, MS_ASYNC)))
+			return false;
+	}
+	return true;
 }
 
 /* A page that could be read is there, and a write needs no other page. */

@@ -7,20 +7,29 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* Pages that were there a moment ago. All 0: none. */
-#define SC_PROBE_SEEN 16
+/* Pages that were there when they were asked for. All 0: none. */
+#define SC_PROBE_SEEN 64
 struct sc_probe {
-	uint64_t now;
+	uint64_t polls, now;
 	struct {
 		uint64_t when;
 		uintptr_t page; /* address, with flags in its low bits */
 	} seen[SC_PROBE_SEEN];
 };
 
-/* Ends the moment: asks anew for all pages. */
+/* Begins a poll: asks anew for the pages that are known for one poll. */
 static inline void sc_probe_forget(struct sc_probe *memory)
 {
-	memory->now++;
+	memory->polls++;
+}
+
+/*
+ * Chooses how long pages stay known that are asked for from now on: for `name`, which names one registration, whenever it
+ * is chosen; with 0 for one poll.
+ */
+static inline void sc_probe_choose(struct sc_probe *memory, uint64_t name)
+{
+	memory->now = name ? name << 1 | 1 : (memory->polls + 1) << 1;
 }
 
 /*
@@ -35,6 +44,9 @@ int sc_probe_check(struct sc_probe *memory, const struct iovec *iov, size_t coun
  * failed: two system calls for each element find memory that is not mapped at all, or not writable.
  */
 int sc_probe_check_ends(const struct iovec *iov, size_t count, bool write);
+
+/* Tells whether all memory of the vector is mapped, whatever may be done with it. Makes no page present. */
+bool sc_probe_is_mapped(const struct iovec *iov, size_t count);
 
 /*
  * Tells whether shared memory is there to read or write, as far as this system can tell. An address without memory gets

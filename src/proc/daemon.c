@@ -16,6 +16,7 @@
  *   calibration    once, unless the machine has a calibration, see calibration.c
  *   a look         twice a second, for processes that have ended and are no peers, see leftover.c
  *   the pipe       another thread has a new process to watch, or stops this thread
+ *   SC_RESCUE_MS   while there are delegated puts that an application may have injected, see rescue.c
  *   gathered       some time after new processes to watch: the thread opens their pidfds together. A connecting thread
  *                  does not: to open and verify a pidfd takes a third of the time of all the rest
  *
@@ -65,6 +66,7 @@
 #include "proc/watch.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
+#include "proc/rescue.h"
 #include "shm/found.h"
 
 #define TICK_MS 30000
@@ -129,6 +131,8 @@ static int timeout_locked(void)
 		until = sc_process.calibration;
 	if (sc_process.locks && now + LOCK_MS < until)
 		until = now + LOCK_MS;
+	if (sc_load_relaxed_32(&sc_process.rescue_looks) && now + SC_RESCUE_MS < until)
+		until = now + SC_RESCUE_MS;
 	sc_process.sleeps = until;
 	return until <= now ? 0 : (int)(until - now);
 }
@@ -178,6 +182,7 @@ static bool look_around(bool tick)
 	if (on) {
 		lost = sc_process.pipe.ends[0] >= 0 && !sc_pipe_hear(&sc_process.pipe);
 		sc_watches_look_locked(tick);
+		sc_rescue_look_locked();
 	}
 	if (lost)
 		sc_pipe_close(&sc_process.pipe);
@@ -426,6 +431,7 @@ static void stop(void)
 
 void sc_process_fini(void)
 {
+	sc_rescue_finish();
 	stop();
 	sc_reap_own();
 }

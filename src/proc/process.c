@@ -29,6 +29,7 @@ static void init_lists(void)
 	sc_process.lives.list.next = &sc_process.lives.list;
 	sc_list_init(&sc_process.watched);
 	sc_list_init(&sc_process.bells);
+	sc_list_init(&sc_process.rescues);
 }
 
 static void atfork_child(void)

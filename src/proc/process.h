@@ -34,6 +34,9 @@ struct sc_process {
 	struct sc_list watched; /* watch.c: processes of peers; first those that are not gathered yet */
 	int64_t gathers;	/* time of the next gathering; 0: no process has come since the last */
 	int64_t gathered;	/* time of the last gathering, or of the start of the thread */
+	struct sc_list rescues; /* rescue.c */
+	uint32_t rescue_looks;	/* the thread looks at them; also read without the lock */
+	int rescue_idle;	/* looks without a new put */
 	int64_t sleeps;		/* the thread sleeps in poll(2) until this time at most */
 
 	/* Fields of the thread alone. All times: ms of CLOCK_MONOTONIC. */

@@ -150,6 +150,7 @@ static void survey_header(const struct sc_abi_header *header, struct sc_survey_s
 	seg->cookie = header->owner.cookie;
 	seg->counters_addr = header->counters_addr;
 	seg->counters_size = header->counters_size;
+	seg->free_bufs_offset = header->free_bufs_offset;
 }
 
 static const char *read_header(int fd, const char *name, struct sc_abi_header *header)
@@ -203,7 +204,7 @@ struct survey {
 
 static void survey_name(const char *name, void *arg)
 {
-	struct sc_survey_seg seg = { .name = name, .age = -1 };
+	struct sc_survey_seg seg = { .name = name, .age = -1, .uid = UINT32_MAX };
 	const struct survey *survey = arg;
 	struct sc_addr parts;
 	struct stat st;
@@ -214,6 +215,7 @@ static void survey_name(const char *name, void *arg)
 	sc_otherfiles_hold();
 	fd = sc_otherfile_open(name, &st);
 	if (fd >= 0) {
+		seg.uid = st.st_uid;
 		seg.bytes = (uint64_t)st.st_blocks * 512;
 		survey_file(fd, &seg);
 		SC_CALL("survey.close", close(fd));
@@ -234,28 +236,54 @@ int sc_survey_list(void (*show)(const struct sc_survey_seg *seg, void *arg), voi
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
-static int read_counters(const struct sc_survey_seg *seg, pid_t pid, struct sc_counters *counters)
+/* Bytes of the owner's private memory: `len` of them, `offset` from its counters on. */
+struct place_there {
+	int64_t offset;
+	void *to;
+	size_t len;
+};
+
+static int read_by(const struct sc_survey_seg *seg, pid_t pid, const struct place_there *place)
 {
-	const struct iovec local = { counters, sizeof(*counters) };
-	const struct iovec remote = { (void *)(uintptr_t)seg->counters_addr, sizeof(*counters) };
+	uint64_t from = seg->counters_addr + (uint64_t)place->offset;
+	const struct iovec local = { place->to, place->len };
+	const struct iovec remote = { (void *)(uintptr_t)from, place->len };
 	const struct sc_cma cma = { pid, seg->cookie_addr, seg->cookie };
-	const struct sc_cma_copy copy = { &local, 1, &remote, 1, sizeof(*counters) };
+	const struct sc_cma_copy copy = { &local, 1, &remote, 1, place->len };
 
 	return sc_cma_read(&cma, &copy);
 }
 
 /* The thread in the header may have ended before the others: then the process itself is asked. */
-int sc_survey_counters(const struct sc_survey_seg *seg, struct sc_counters *counters)
+static int read_private(const struct sc_survey_seg *seg, const struct place_there *place)
 {
 	int err = -ESRCH;
 
-	if (seg->fault || !seg->counters_addr || seg->counters_size != sizeof(*counters))
+	if (seg->fault || !seg->counters_addr || seg->counters_size != sizeof(struct sc_counters))
 		return -EPROTO;
 	if (seg->state != SC_SURVEY_LIVE && seg->state != SC_SURVEY_STOPPED)
 		return -ESRCH;
 	if (seg->tid)
-		err = read_counters(seg, seg->tid, counters);
+		err = read_by(seg, seg->tid, place);
 	if (err == -ESRCH && seg->pid)
-		err = read_counters(seg, seg->pid, counters);
+		err = read_by(seg, seg->pid, place);
+	return err;
+}
+
+int sc_survey_counters(const struct sc_survey_seg *seg, struct sc_counters *counters)
+{
+	return read_private(seg, &(struct place_there){ 0, counters, sizeof(*counters) });
+}
+
+int sc_survey_lent(const struct sc_survey_seg *seg, uint32_t *lent)
+{
+	uint32_t left;
+	int err;
+
+	if (!seg->free_bufs_offset)
+		return -EPROTO;
+	err = read_private(seg, &(struct place_there){ seg->free_bufs_offset, &left, sizeof(left) });
+	if (!err)
+		*lent = left < seg->bufs ? seg->bufs - left : 0;
 	return err;
 }

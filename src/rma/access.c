@@ -16,8 +16,38 @@ int sc_access_find(const struct sc_ep *ep, struct sc_access *access)
 	return access->reg ? sc_reg_check(access->reg, access->addr, access->len, access->how) : -EKEYREJECTED;
 }
 
+static bool is_mapped(struct sc_reg *reg)
+{
+	uint32_t mapped = sc_load_relaxed_32(&reg->mapped);
+
+	if (mapped == SC_REG_MAPPED_UNKNOWN) {
+		mapped = sc_probe_is_mapped(reg->ranges, reg->range_count) ? SC_REG_MAPPED
+									   : SC_REG_MAPPED_NOT;
+		/* the first answer stays, another thread may have given it */
+		if (!sc_cas_acq_rel_32(&reg->mapped, SC_REG_MAPPED_UNKNOWN, mapped))
+			mapped = sc_load_relaxed_32(&reg->mapped);
+	}
+	return mapped == SC_REG_MAPPED;
+}
+
+/*
+ * A page stays known as long as the registration is open: a correct application does not take registered memory away. It
+ * stays known for one poll if the endpoint is strict, or if some of the memory was not mapped at the first access: an
+ * application that registers more than there is, all of its address space, maps and unmaps parts later, and an operation
+ * with a wrong address must not end it. Memory that is mapped without access (PROT_NONE) counts as mapped.
+ */
+struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg)
+{
+	bool lasts = !ep->config.strict && is_mapped(reg);
+
+	/* the entry had no registration with this tag before */
+	sc_probe_choose(&ep->memory, lasts ? reg->tag * SC_ABI_REGS_MAX + reg->index : 0);
+	return &ep->memory;
+}
+
 int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struct iovec *iov, size_t count)
 {
+	struct sc_probe *memory = sc_access_memory(ep, access->reg);
 	bool write = access->how == SC_REG_WRITE;
 	struct iovec ours[SC_IOV_MAX], part[SC_IOV_MAX];
 	int ret = 0;
@@ -32,7 +62,7 @@ int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struc
 		copy.to_count = write ? ours_count : part_count;
 		copy.from_count = write ? part_count : ours_count;
 		copy.len = here;
-		ret = write ? sc_probe_write(&ep->memory, &copy) : sc_probe_read(&ep->memory, &copy);
+		ret = write ? sc_probe_write(memory, &copy) : sc_probe_read(memory, &copy);
 	}
 	return ret;
 }

@@ -8,11 +8,14 @@
 struct sc_access {
 	uint64_t key, addr, len;
 	uint32_t how;		  /* SC_REG_READ, SC_REG_WRITE, or both */
-	const struct sc_reg *reg; /* once found */
+	struct sc_reg *reg;	  /* once found */
 };
 
 /* Finds the registration of the key, if it allows the access. -EKEYREJECTED, -EACCES, -EINVAL. */
 int sc_access_find(const struct sc_ep *ep, struct sc_access *access);
+
+/* Returns what is known of the pages of a registration that allows the access. */
+struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg);
 
 /* Copies all bytes: from the vector with SC_REG_WRITE, else into it. -EIO: the memory is not mapped. */
 int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struct iovec *iov, size_t count);

@@ -7,7 +7,7 @@
  * wait for it. So the operation is delegated: its record lies in the peer's ring, and the peer may take it until this
  * side withdraws it. This side withdraws it if the peer has not taken it after some polls (LOOKS), or if another
  * operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer passes
- * over their records.
+ * over their records. If the application does not poll, the daemon's thread withdraws puts and does them (rescue.c).
  *
  *   decided by this side          by the peer                        the word that says so
  *   DELEGATED                                                        claim: not below either half
@@ -18,7 +18,7 @@
  *
  *   O1 compare and swap of one word by both: each operation belongs to one side. A withdrawal takes back all that is
  *      not taken, so each side has a range of numbers: the peer [first, ours), this side [ours, end)
- *   O2 release, ends_tell() in taker.c: bytes, error before delegated_done  pairs with  O2' put_ended()
+ *   O2 release, sc_taker_tell_slow() in taker.c: bytes, error before delegated_done  pairs with  O2' put_ended()
  *   O3 release, get_end() in taker.c: answer before `ended`              pairs with  O3' get_ended()
  *   A1 release, give_back(): buffers read before the count that gives them back
  *                                                             pairs with  A1' may_answer() in taker.c
@@ -40,11 +40,11 @@
  * Death. If the peer dies or closes, this side withdraws operations that are not taken, and their copy reports the
  * death. An operation that the peer has ended is done, like a published record, whether this side sees the answer or
  * the peer's end first (sc_delegate_end_peer()). One that is taken and not ended fails with the peer, once its life
- * lock is free, and this side reads none of its bytes. If the peer is stopped in between, this side waits: the peer is
- * alive and will write. If this process dies before the commit, nothing was delegated. After the commit the peer may
- * take what is not withdrawn, as its ring holds all that it needs; operations that are withdrawn and not copied are not
- * done; the peer takes answer buffers back when it sees the death. No process waits for either. An endpoint that closes
- * first withdraws its operations and does them.
+ * lock is free, done or not, and this side reads none of its bytes. If the peer is stopped in between, this side waits:
+ * the peer is alive and will write. If this process dies before the commit, nothing was delegated. After the commit the
+ * peer may take what is not withdrawn, as its ring holds all that it needs; operations that are withdrawn and not
+ * copied are not done; the peer takes answer buffers back when it sees the death. No process waits for either. An
+ * endpoint that closes first withdraws its operations and does them.
  */
 #include "rma/delegate.h"
 
@@ -62,11 +62,23 @@
 /* Bytes that a record itself holds; more go through buffers. Figures: docs/MEASUREMENTS.md. */
 #define PUT_INLINE_MAX 256
 #define GET_INLINE_MAX 104
-/* Polls without news before operations are withdrawn, about a microsecond. */
+/*
+ * Polls without news for each open operation before all are withdrawn: about a microsecond, as long as this process needs
+ * to copy one. So the wait costs at most what it could have saved.
+ */
 #define LOOKS 100
 /* Operations that go directly before an absent peer is asked again. */
 #define SPARED_MAX 255
 #define ERRNO_MAX 4095
+
+/*
+ * Tells whether only the target, or the endpoint's thread, does the operation: a get, a put with remote data, or one whose
+ * bytes are not in the record.
+ */
+static bool is_told(const struct sc_rma_op *op)
+{
+	return op->kind == SC_RMA_GET || op->flags & SC_SEND_DATA || op->size > PUT_INLINE_MAX;
+}
 
 static struct sc_rma_op *oldest(const struct sc_peer *peer)
 {
@@ -136,14 +148,25 @@ static void hold(struct sc_peer *peer)
 
 /* ---- what the peer has done ------------------------------------------------------------------ */
 
+/*
+ * Returns how many operations, from the oldest one on, are before a number that the peer writes. 0: all are behind it, or
+ * it is from long ago. More than there are: it is impossible.
+ */
+static uint32_t passed(const struct sc_peer *peer, uint32_t number)
+{
+	uint32_t count = number - peer->delegate.first;
+
+	return count <= 2 * SC_ABI_DELEGATED ? count : 0;
+}
+
 /* 1: the put has ended; 0: not yet; -EPROTO. */
 static int put_ended(const struct sc_peer *peer, int *error)
 {
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
-	/* O2' acquire: pairs with O2 in ends_tell() of taker.c */
-	uint32_t done = sc_load_acquire_32(&consumer->delegated_done), count = done - peer->delegate.first;
+	/* O2' acquire: pairs with O2 in sc_taker_tell_slow() of taker.c */
+	uint32_t count = passed(peer, sc_load_acquire_32(&consumer->delegated_done));
 
-	if ((int32_t)count <= 0)
+	if (!count)
 		return 0; /* withdrawn puts, or gets, follow the last put that the peer did */
 	/* ordered by O2' */
 	*error = sc_load_relaxed_8(&consumer->delegated_errors[peer->delegate.first % SC_ABI_DELEGATED]);
@@ -250,6 +273,36 @@ bool sc_delegate_has_open(struct sc_peer *peer)
 	return collect(peer) >= 0 && !sc_list_empty(&peer->delegate.ops);
 }
 
+/* Lets the daemon's thread do puts to this peer from now on. NULL: it does none. */
+static struct sc_rescue *rescue_begin(struct sc_peer *peer)
+{
+	struct sc_peer_delegate *delegate = &peer->delegate;
+
+	if (!delegate->rescue && !peer->ep->alone && peer->ep->barrier)
+		delegate->rescue = sc_rescue_open(peer->seg, peer->out_slot, delegate->end);
+	return delegate->rescue;
+}
+
+/* Tells whether the daemon's thread has withdrawn operations, which this thread has not taken over. */
+static bool is_rescued(const struct sc_peer *peer)
+{
+	return peer->delegate.rescue && sc_rescue_has_begun(peer->delegate.rescue);
+}
+
+static void keep(const struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	bool told = is_told(op);
+
+	*(told ? &peer->delegate.told : &peer->delegate.kept) = peer->delegate.end + 1;
+	if (!(op->flags & SC_SEND_INJECT))
+		peer->delegate.awaited = peer->delegate.end + 1;
+	if (peer->delegate.rescue)
+		sc_rescue_keep(peer->delegate.rescue, peer->delegate.first, peer->delegate.end,
+			       told ? SC_RESCUE_NOT : SC_RESCUE_PLACE(op->line, peer->tx.at.count),
+			       op->remote[0].key, op->flags & SC_SEND_INJECT && !told);
+}
+
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	bool put = rma->flags & SC_RMA_WRITE, first = sc_list_empty(&peer->delegate.ops);
@@ -262,6 +315,8 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 		peer->delegate.spared--;
 		return 1;
 	}
+	if ((!rescue_begin(peer) && rma->flags & SC_SEND_INJECT) || is_rescued(peer))
+		return 1;
 	if (peer->delegate.end - peer->delegate.first == SC_ABI_DELEGATED || sc_record_room(peer, lines) ||
 	    (put && bounced && !has_buffers(peer, size)) || sc_ring_overflows(&peer->tx)) {
 		if (peer->link == SC_LINK_DOWN)
@@ -272,9 +327,13 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	if (!op)
 		return -EAGAIN;
 	record_write(op, bounced, lines);
+	keep(op);
 	peer->delegate.ours = ++peer->delegate.end;
 	peer->rma.pending++;
 	peer->ep->counters.rma_delegated++;
+	/* others are open, so more are likely to follow: as send_two_lines() of tx.c */
+	if (!first && !bounced)
+		sc_ring_fetch_to_write(&peer->tx, 3 * lines, lines);
 	if (first) {
 		sc_ep_begin(peer->ep, SC_WORK_DELEGATED, &peer->delegate.listed);
 		peer->delegate.looks = 0;
@@ -285,29 +344,43 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	return 0;
 }
 
-void sc_delegate_end_peer(struct sc_peer *peer)
-{
-	/* a peer that has broken the rules is not believed */
-	if (peer->error != -ECONNRESET || !peer->seg)
-		return;
-	while (peer->delegate.first != peer->delegate.ours && collect_one(peer) > 0)
-		;
-}
-
 /* ---- withdraw -------------------------------------------------------------------------------- */
 
+static int disbelieve(struct sc_peer *peer)
+{
+	sc_peer_quarantine(peer, -EPROTO, "puts taken that it was not delegated");
+	return -EPROTO;
+}
+
+/* Takes over what the daemon's thread has withdrawn. The peer changes the claim no more: it finds all withdrawn. */
+static int take_over(struct sc_peer *peer)
+{
+	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
+	const struct sc_rescue *rescue = peer->delegate.rescue;
+	uint32_t from = rescue->from, taken = from - peer->delegate.first;
+	uint64_t claim = sc_load_relaxed_64(word);
+
+	if (taken > peer->delegate.end - peer->delegate.first || claim >> 32 != rescue->withdrawn ||
+	    !sc_cas_acq_rel_64(word, claim, (uint64_t)peer->delegate.end << 32 | (uint32_t)claim))
+		return disbelieve(peer);
+	(void)SC_FAULT("delegate.taken_over");
+	peer->delegate.withdrawn = peer->delegate.end;
+	peer->delegate.ours = from;
+	peer->delegate.rescued = rescue->done - from;
+	learn(peer, true);
+	return 0;
+}
+
 /* A try fails only if the peer has taken more, so the number of tries is limited. */
-static int withdraw(struct sc_peer *peer)
+static int withdraw_here(struct sc_peer *peer)
 {
 	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
 	uint32_t most = peer->delegate.end - peer->delegate.first;
 
 	for (uint32_t tries = 0; tries <= SC_ABI_DELEGATED; tries++) {
 		uint64_t claim = sc_load_relaxed_64(word); /* the CAS orders reads of the operations */
-		uint32_t taken = (uint32_t)claim - peer->delegate.first;
+		uint32_t taken = passed(peer, (uint32_t)claim);
 
-		if ((int32_t)taken < 0)
-			taken = 0; /* withdrawn operations follow the last one that the peer took */
 		if (claim >> 32 != peer->delegate.withdrawn || taken > most)
 			break;
 		if (taken == most)
@@ -320,15 +393,44 @@ static int withdraw(struct sc_peer *peer)
 		learn(peer, true);
 		return 0;
 	}
-	sc_peer_quarantine(peer, -EPROTO, "puts taken that it was not delegated");
-	return -EPROTO;
+	return disbelieve(peer);
 }
 
-/* Does the oldest operation, which is withdrawn. -EAGAIN: not now. */
+/* Withdraws all that the peer has not taken, unless the daemon's thread has. -EAGAIN: that thread copies now. */
+static int withdraw(struct sc_peer *peer)
+{
+	struct sc_rescue *rescue = peer->delegate.rescue;
+	int ret = rescue ? sc_rescue_take(rescue) : 0;
+
+	if (ret < 0)
+		return ret;
+	ret = ret ? take_over(peer) : withdraw_here(peer);
+	if (rescue)
+		sc_rescue_release(rescue);
+	return ret;
+}
+
+/* Ends the oldest operation, which the daemon's thread has done. */
+static void end_rescued(struct sc_peer *peer)
+{
+	int error = peer->delegate.rescue->errors[peer->delegate.first % SC_ABI_DELEGATED];
+	struct sc_rma_op *op = oldest(peer);
+
+	peer->delegate.rescued--;
+	op->moved = error ? 0 : op->size;
+	peer->ep->counters.rma_rescued++;
+	sc_rmaop_end(op, -error);
+}
+
+/* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now. */
 static int do_directly(struct sc_peer *peer)
 {
-	int ret = sc_direct_do(oldest(peer));
+	int ret = 0;
 
+	if (peer->delegate.rescued)
+		end_rescued(peer);
+	else
+		ret = sc_direct_do(oldest(peer));
 	if (ret)
 		return ret;
 	peer->delegate.ours = ++peer->delegate.first;
@@ -356,7 +458,36 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 	return ret < 0 ? ret : 0;
 }
 
+void sc_delegate_end_peer(struct sc_peer *peer)
+{
+	if (peer->delegate.rescue)
+		sc_rescue_quit(peer->delegate.rescue);
+	/* a peer that has broken the rules is not believed */
+	if (peer->error != -ECONNRESET || !peer->seg)
+		return;
+	if (peer->delegate.ours == peer->delegate.end && is_rescued(peer))
+		(void)withdraw(peer);
+	while (peer->delegate.first != peer->delegate.ours && collect_one(peer) > 0)
+		;
+	while (peer->delegate.first == peer->delegate.ours && peer->delegate.rescued) {
+		end_rescued(peer);
+		peer->delegate.ours = ++peer->delegate.first;
+	}
+}
+
 /* ---- progress -------------------------------------------------------------------------------- */
+
+/*
+ * Tells whether injected puts with remote data stay in the ring although the peer does not come to them: there is no
+ * space for the notes that a withdrawal needs, and nobody waits for the puts. The peer's application must poll to hear of
+ * them, and the peer takes them then.
+ */
+static bool stay(struct sc_peer *peer)
+{
+	return sc_delegate_is_open(peer, peer->delegate.told) &&
+	       !sc_delegate_is_open(peer, peer->delegate.awaited) &&
+	       sc_record_room(peer, SC_ABI_RECORD_LINES);
+}
 
 static int peer_progress(struct sc_peer *peer)
 {
@@ -367,11 +498,14 @@ static int peer_progress(struct sc_peer *peer)
 	if (collect(peer) < 0)
 		return 1;
 	if (!sc_list_empty(&peer->delegate.ops) && peer->delegate.ours == peer->delegate.end &&
-	    peer->delegate.looks < LOOKS) {
+	    peer->delegate.looks < LOOKS * (peer->delegate.end - peer->delegate.first) &&
+	    !is_rescued(peer)) {
 		peer->delegate.looks++;
 		return 1; /* this look counts as a step */
 	}
 	peer->delegate.looks = 0;
+	if (stay(peer))
+		return 0;
 	(void)sc_delegate_settle(peer);
 	return (int)(before - peer->rma.pending);
 }
@@ -392,6 +526,8 @@ void sc_delegate_fini(struct sc_ep *ep)
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, delegate.listed);
 
+		if (peer->delegate.rescue)
+			sc_rescue_quit(peer->delegate.rescue);
 		if (peer->link == SC_LINK_UP)
 			(void)sc_delegate_settle_slow(peer);
 	}

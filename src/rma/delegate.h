@@ -11,7 +11,7 @@
  * operation that this process cannot do itself is not delegated: a get that waits in the ring for buffers must be
  * withdrawable, else two sides that ask each other wait for ever, each behind the other's.
  */
-static inline bool sc_delegate_may(const struct sc_peer *peer, bool put, size_t size)
+static inline bool sc_delegate_may(struct sc_peer *peer, bool put, size_t size)
 {
 	const struct sc_abi_header *header = &peer->seg->header;
 
@@ -23,6 +23,29 @@ static inline bool sc_delegate_may(const struct sc_peer *peer, bool put, size_t 
 	return put ? size <= (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift
 		   : size <= (uint64_t)header->buf_size * SC_ABI_RECORD_BUFS &&
 			     size <= (uint64_t)header->buf_size * (header->buf_count / 2);
+}
+
+/* Tells whether an operation with a number before this one has not ended. The number may be of any time ago. */
+static inline bool sc_delegate_is_open(const struct sc_peer *peer, uint32_t before)
+{
+	return before - peer->delegate.first - 1 < SC_ABI_DELEGATED;
+}
+
+/*
+ * Tells whether an injected put may be delegated: either the daemon's thread does it if nobody else does (rescue.h), or
+ * the peer's application is told of it, and must poll for that. Puts of the two kinds are never open together: that
+ * thread stops at one of the second kind, and withdraws it with those of the first if it does not see it yet.
+ */
+static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool data)
+{
+	const struct sc_peer_delegate *delegate = &peer->delegate;
+
+	if (peer->ep->alone || !peer->ep->barrier)
+		return false;
+	if (data)
+		return !sc_delegate_is_open(peer, delegate->kept);
+	return !sc_delegate_is_open(peer, delegate->told) && sc_peer_shows_life(peer) &&
+	       !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);
 }
 
 /* Collects delegated operations that have ended. Tells whether others are open; false also if the peer is given up. */

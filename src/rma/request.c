@@ -9,10 +9,13 @@
  * endpoint asks for that order. Puts that the peer cannot copy from our memory are written again, in their order, so
  * nothing else is written behind such a put before its answer.
  *
+ * An atomic that nobody waits for has no answer: like a message, it is over when its record is written (sc_request_one()),
+ * and what follows a fence waits until the peer has taken it (fence.h).
+ *
  * The answers of peers are checked against the requests: an answer with more bytes than asked for, or without a
  * request, ends the connection.
  *
- * If the peer dies, requests that it has not answered fail with it, done or not. If this process dies between any two
+ * If the peer dies, requests that wait for an answer fail with it, done or not. If this process dies between any two
  * records, the peer executes the written ones.
  */
 #include "rma/request.h"
@@ -22,6 +25,7 @@
 #include "base/fault.h"
 #include "base/iov.h"
 #include "os/probe.h"
+#include "link/fence.h"
 #include "link/peer.h"
 #include "link/record.h"
 #include "rma/rmaop.h"
@@ -169,38 +173,90 @@ static bool put_far_write(struct sc_rma_op *op)
 	return true;
 }
 
+/* Returns how many vectors of operands the operation has. */
+static uint32_t sets_of(enum sc_atomic_kind kind, enum sc_atomic_code code)
+{
+	return code == SC_ATOMIC_READ ? 0 : kind == SC_ATOMIC_COMPARE ? 2 : 1;
+}
+
+/* Writes a record with so many bytes of operands. The ring has space. */
+static void atomic_record(struct sc_peer *peer, const struct sc_abi_atomic *record, uint32_t flags,
+			  const uint8_t *operands, uint32_t bytes)
+{
+	uint32_t lines = sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes);
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+
+	memcpy(line->words, record, sizeof(*record));
+	(void)SC_FAULT("request.atomic_words");
+	sc_lines_write(&peer->tx.at, line, SC_ABI_ATOMIC_FIRST, operands, bytes);
+	(void)SC_FAULT("request.atomic");
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_ATOMIC, flags, lines, bytes), lines);
+}
+
 static bool atomic_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	size_t element = sc_atomic_size(op->atomic_type);
 	uint64_t words[7], left = begin(op, words);
 	struct sc_abi_atomic *record = (struct sc_abi_atomic *)words;
-	uint32_t sets = op->atomic_code == SC_ATOMIC_READ      ? 0
-			: op->atomic_kind == SC_ATOMIC_COMPARE ? 2
-							       : 1;
+	uint32_t sets = sets_of(op->atomic_kind, op->atomic_code);
 	size_t fit = (sets ? OPERANDS_MAX / sets : VALUES_MAX) / element * element;
 	uint32_t size = (uint32_t)(left < fit ? left : fit);
-	uint32_t lines = sc_lines_count(SC_ABI_ATOMIC_FIRST, sets * size);
-	struct sc_abi_line *line;
 	uint8_t operands[OPERANDS_MAX];
 
-	if (sc_record_room(peer, lines))
+	if (sc_record_room(peer, sc_lines_count(SC_ABI_ATOMIC_FIRST, sets * size)))
 		return false;
-	line = sc_ring_reserve(&peer->tx);
 	record->kind = (uint8_t)op->atomic_kind;
 	record->type = (uint8_t)op->atomic_type;
 	record->code = (uint8_t)op->atomic_code;
 	record->count = (uint32_t)(size / element);
-	memcpy(line->words, words, sizeof(words));
-	(void)SC_FAULT("request.atomic_words");
 	for (uint32_t i = 0; i < sets; i++)
 		memcpy(operands + i * size, op->copy + i * op->size + op->begun, size);
-	sc_lines_write(&peer->tx.at, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);
 	op->begun += size;
-	(void)SC_FAULT("request.atomic");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_ATOMIC, event_flag(op), lines, sets * size), lines);
+	atomic_record(peer, record, SC_ABI_F_ACK | event_flag(op), operands, sets * size);
 	asked(op);
 	return true;
+}
+
+bool sc_request_is_one(const struct sc_peer *peer, const struct sc_atomic *atomic, size_t size)
+{
+	uint32_t sets = sets_of(atomic->kind, atomic->code);
+
+	return atomic->remote_count == 1 && sc_list_empty(&peer->rma.queued) &&
+	       peer->rma.requests < SC_RMA_REQUESTS_MAX && !(peer->ep->order & SC_ORDER_MEMORY) &&
+	       (sets ? sets * size <= OPERANDS_MAX : size <= VALUES_MAX);
+}
+
+int sc_request_one(struct sc_peer *peer, const struct sc_atomic *atomic, size_t size, struct sc_rma_op *op)
+{
+	uint32_t sets = sets_of(atomic->kind, atomic->code), bytes = sets * (uint32_t)size;
+	struct sc_abi_atomic record = { .op = op ? sc_slab_id(op) : 0,
+					.key = atomic->remote[0].key,
+					.addr = atomic->remote[0].addr,
+					.kind = (uint8_t)atomic->kind,
+					.type = (uint8_t)atomic->type,
+					.code = (uint8_t)atomic->code,
+					.count = (uint32_t)(size / sc_atomic_size(atomic->type)) };
+	uint8_t operands[OPERANDS_MAX];
+
+	if (sc_record_room(peer, sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes)))
+		return peer->link == SC_LINK_DOWN ? peer->error : -EAGAIN;
+	if (sets)
+		sc_iov_read(atomic->iov, atomic->iov_count, 0, operands, size);
+	if (sets == 2)
+		sc_iov_read(atomic->compare, atomic->compare_count, 0, operands + size, size);
+	atomic_record(peer, &record, SC_ABI_F_EVENT | (op ? SC_ABI_F_ACK : 0), operands, bytes);
+	if (!op) {
+		peer->ep->counters.rma_requests++;
+		sc_fence_behind(peer);
+		return 0;
+	}
+	op->started = true;
+	op->begun = size;
+	asked(op);
+	peer->rma.pending++;
+	sc_list_append(&peer->rma.waiting, &op->of_peer);
+	return 0;
 }
 
 static void note_put(struct sc_peer *peer, const struct sc_rma_op *op)

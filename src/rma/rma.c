@@ -2,10 +2,11 @@
 /*
  * rma.c: posts one-sided operations. sc_route() decides the way of each, by the facts that this file collects:
  *
- *   delegated     the peer does it if it polls soon, unless this process withdraws it (delegate.c)
+ *   delegated     the peer does it if it polls soon, unless this process withdraws it (delegate.c, rescue.c)
  *   cooperative   both copy, if the peer polls (assist.c)
  *   CMA           this process copies, at once or together with others (direct.c)
- *   target        the peer does it, and answers (request.c, target.c); all atomics
+ *   target        the peer does it, and answers (request.c, target.c); all atomics. One that brings nothing back is over
+ *                 when its record is written, and needs no answer, unless the application waits for its delivery
  *
  * Order. Operations on one of the first three ways are done in the order of their posts. Before a put or a get goes
  * another way, this process settles delegated operations that the peer may still take, unfinished cooperative ones, and
@@ -15,8 +16,8 @@
  * (must_follow(), fence.h); an atomic waits for delegated operations and gets; messages wait as tx.c says. No operation
  * waits for the match of a message: the peer may match it only after it has seen what was posted behind it.
  *
- * A caller whose peer does not read its ring is pushed back: at OPS_MAX pending operations a post returns -EAGAIN before
- * it does anything.
+ * A caller whose peer does not read its ring is pushed back: at OPS_MAX pending operations, or without space for the record
+ * of an operation that is over then, a post returns -EAGAIN before it does anything.
  *
  * All memory is private; the file of each way says what remains if either side dies.
  */
@@ -27,6 +28,7 @@
 #include "base/iov.h"
 #include "link/fence.h"
 #include "link/peer.h"
+#include "link/record.h"
 #include "link/review.h"
 #include "link/route.h"
 #include "link/turn.h"
@@ -96,6 +98,8 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 	}
 	if (__builtin_expect(sc_delegate_may(peer, rma->flags & SC_RMA_WRITE, size), 1))
 		facts |= SC_FACT_DELEGABLE;
+	if (facts & SC_FACT_INJECTED && sc_delegate_may_inject(peer, rma->flags & SC_SEND_DATA))
+		facts |= SC_FACT_KEPT;
 	return facts;
 }
 
@@ -176,6 +180,18 @@ static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
 	return 0;
 }
 
+/*
+ * Tells whether an injected put leaves no record to write: the application may never call again. The peer's application
+ * hears of some by a note.
+ */
+static bool leaves_nothing(struct sc_peer *peer, const struct sc_rma *rma, enum sc_way way)
+{
+	bool record = way == SC_WAY_TARGET || sc_rma_wants_data(rma) ||
+		      peer->seg->header.capabilities & SC_ABI_CAP_EVENTS;
+
+	return sc_list_empty(&peer->rma.queued) && !(record && sc_record_room(peer, 1));
+}
+
 /* Posts an operation that is not delegated, else it would be settled again at once. `facts`: those of the operation. */
 static __attribute__((noinline)) int post_other(struct sc_peer *peer, const struct sc_rma *rma, size_t size,
 						uint32_t facts, enum sc_way way)
@@ -189,6 +205,8 @@ static __attribute__((noinline)) int post_other(struct sc_peer *peer, const stru
 		way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs) & ~not, &costs);
 	if (ret)
 		return ret;
+	if (facts & SC_FACT_INJECTED && !leaves_nothing(peer, rma, way))
+		return peer->link == SC_LINK_DOWN ? peer->error : -EAGAIN;
 	switch (way) {
 	case SC_WAY_COOPERATIVE:
 		return sc_assist_post(peer, rma);
@@ -201,6 +219,18 @@ static __attribute__((noinline)) int post_other(struct sc_peer *peer, const stru
 	default:
 		return post_request(peer, rma);
 	}
+}
+
+/* Ends a post, whose return is `ret`. */
+static inline int posted(struct sc_peer *peer, int ret)
+{
+	if (__builtin_expect(ret, 0)) {
+		sc_turn_drop(peer);
+		peer->ep->pushed_back |= ret == -EAGAIN;
+		return ret;
+	}
+	peer->ep->counters.rma_ops++;
+	return 0;
 }
 
 int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
@@ -233,10 +263,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = way == SC_WAY_DELEGATED ? sc_delegate_post(peer, rma, size) : 1;
 	if (ret > 0)
 		ret = post_other(peer, rma, size, facts, way);
-	if (ret)
-		sc_turn_drop(peer);
-	ep->counters.rma_ops += !ret;
-	return ret;
+	return posted(peer, ret);
 }
 
 static bool is_whole(const struct sc_atomic *atomic, size_t element)
@@ -260,7 +287,16 @@ static bool is_even(const struct sc_atomic *atomic, size_t size)
 		sc_iov_size(atomic->result, atomic->result_count) == size);
 }
 
-static int atomic_copy(struct sc_rma_op *op, const struct sc_atomic *atomic)
+/* Keeps where former values go. */
+static void results_keep(struct sc_rma_op *op, const struct sc_atomic *atomic)
+{
+	for (size_t i = 0; atomic->kind != SC_ATOMIC_BASE && i < atomic->result_count; i++)
+		if (atomic->result[i].iov_len)
+			op->iov[op->iov_count++] = atomic->result[i];
+}
+
+/* Copies operands and values to compare with. */
+static int operands_keep(struct sc_rma_op *op, const struct sc_atomic *atomic)
 {
 	bool compares = atomic->kind == SC_ATOMIC_COMPARE;
 
@@ -271,11 +307,69 @@ static int atomic_copy(struct sc_rma_op *op, const struct sc_atomic *atomic)
 		sc_iov_read(atomic->iov, atomic->iov_count, 0, op->copy, op->size);
 	if (compares)
 		sc_iov_read(atomic->compare, atomic->compare_count, 0, op->copy + op->size, op->size);
-	if (atomic->kind == SC_ATOMIC_BASE)
+	return 0;
+}
+
+/*
+ * Tells whether an atomic is over once its record is written: no value comes back, the application does not ask for its
+ * end at the target, and the target's table permits it now. Else the target's answer tells.
+ */
+static bool is_over_at_once(struct sc_peer *peer, const struct sc_atomic *atomic)
+{
+	const struct sc_remote *remote = &atomic->remote[0];
+	struct sc_regtab_view table;
+	struct sc_reg_span span;
+	struct sc_reg_ref ref;
+
+	if (atomic->kind != SC_ATOMIC_BASE || atomic->flags & (SC_SEND_DELIVERY | SC_SEND_MATCH))
+		return false;
+	table = sc_seg_table(peer->seg);
+	return !sc_regtab_find(&table, remote->key, &ref) &&
+	       !sc_regtab_check(&table, &ref, remote, SC_REG_WRITE, &span) && span.range_count == 1 &&
+	       !((span.addr + remote->addr - span.base) & (sc_atomic_size(atomic->type) - 1)); /* a power of two */
+}
+
+static int atomic_tell(struct sc_peer *peer, const struct sc_atomic *atomic, size_t size)
+{
+	struct sc_ending ending = { .context = atomic->context,
+				    .cntr = atomic->cntr,
+				    .cq_flags = atomic->cq_flags,
+				    .flags = atomic->flags,
+				    .event = SC_EVENT_WRITE,
+				    .size = size };
+	int ret = sc_request_one(peer, atomic, size, NULL);
+
+	if (ret)
+		return ret;
+	ending.turn = sc_turn_pass(peer);
+	sc_rmaop_complete(peer, &ending);
+	return 0;
+}
+
+static int atomic_ask(struct sc_peer *peer, const struct sc_atomic *atomic, size_t size, bool one)
+{
+	struct sc_rma_op *op = sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
+	int ret;
+
+	if (!op)
+		return -EAGAIN;
+	op->event = atomic->kind == SC_ATOMIC_BASE ? SC_EVENT_WRITE : SC_EVENT_READ;
+	op->flags = atomic->flags & ~(uint32_t)SC_SEND_DATA;
+	op->context = atomic->context;
+	op->cntr = atomic->cntr;
+	op->cq_flags = atomic->cq_flags;
+	op->atomic_kind = atomic->kind;
+	op->atomic_type = atomic->type;
+	op->atomic_code = atomic->code;
+	results_keep(op, atomic);
+	ret = one ? sc_request_one(peer, atomic, size, op) : -EAGAIN;
+	if (!ret)
 		return 0;
-	for (size_t i = 0; i < atomic->result_count; i++)
-		if (atomic->result[i].iov_len)
-			op->iov[op->iov_count++] = atomic->result[i];
+	if (ret != -EAGAIN || operands_keep(op, atomic)) {
+		sc_rmaop_forget(op);
+		return ret;
+	}
+	sc_request_queue(op);
 	return 0;
 }
 
@@ -283,7 +377,7 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 {
 	size_t element = sc_atomic_size(atomic->type);
 	size_t size = remote_size(atomic->remote, atomic->remote_count);
-	struct sc_rma_op *op;
+	bool one;
 	int ret;
 
 	if (!sc_atomic_valid(atomic->kind, atomic->type, atomic->code))
@@ -298,27 +392,12 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 		ret = settle(peer, SC_WAY_TARGET);
 	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->delegate.ops))
 		ret = -EAGAIN; /* the peer takes them soon, or they are withdrawn */
-	op = ret ? NULL : sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
-	if (!op) {
-		sc_turn_drop(peer);
-		return ret ? ret : -EAGAIN;
+	if (!ret) {
+		one = sc_request_is_one(peer, atomic, size);
+		ret = one && is_over_at_once(peer, atomic) ? atomic_tell(peer, atomic, size)
+							   : atomic_ask(peer, atomic, size, one);
 	}
-	op->event = atomic->kind == SC_ATOMIC_BASE ? SC_EVENT_WRITE : SC_EVENT_READ;
-	op->flags = atomic->flags & ~(uint32_t)SC_SEND_DATA;
-	op->context = atomic->context;
-	op->cntr = atomic->cntr;
-	op->cq_flags = atomic->cq_flags;
-	op->atomic_kind = atomic->kind;
-	op->atomic_type = atomic->type;
-	op->atomic_code = atomic->code;
-	if (atomic_copy(op, atomic)) {
-		sc_rmaop_forget(op);
-		sc_turn_drop(peer);
-		return -EAGAIN;
-	}
-	ep->counters.rma_ops++;
-	sc_request_queue(op);
-	return 0;
+	return posted(peer, ret);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

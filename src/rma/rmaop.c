@@ -59,6 +59,17 @@ void sc_rmaop_complete(struct sc_peer *peer, const struct sc_ending *ending)
 	sc_comp_ring_commit(ep->tx_cq);
 }
 
+/*
+ * Copies word by word. The caller has just stored the words one by one: a load of two at once would wait until all earlier
+ * stores have reached the cache, those of the last record too.
+ */
+static inline void remote_copy(struct sc_remote *to, const struct sc_remote *from)
+{
+	to->addr = from->addr;
+	to->len = from->len;
+	to->key = from->key;
+}
+
 struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 				 const struct sc_remote *remote, size_t remote_count)
 {
@@ -81,7 +92,7 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 		op->size += remote[i].len;
 		/* an empty range needs no request, unless there is nothing else */
 		if (remote[i].len || (i + 1 == remote_count && !op->size))
-			op->remote[op->remote_count++] = remote[i];
+			remote_copy(&op->remote[op->remote_count++], &remote[i]);
 	}
 	sc_list_init(&op->of_peer);
 	return op;

@@ -7,8 +7,9 @@
  * number of the answer, and come back when the peer says that it has read so many answers, or has gone. If no buffers
  * are free, the record stays in the ring: the peer gives others back, or withdraws the get.
  *
- * If the peer dies, what is taken is done, or done in part; nobody reads the answer, and its buffers come back with the
- * end of the peer. If this process dies, operations that it has taken and not ended end with it.
+ * The initiator is told of puts once for a look at its ring. If the peer dies, what is taken is done, or done in part;
+ * nobody reads the answer, and its buffers come back with the end of the peer. If this process dies, operations that it
+ * has taken and not told of end with it, done or not.
  */
 #include "rma/taker.h"
 
@@ -22,6 +23,10 @@
 /* Bytes in the lines of a get, which hold more than those of a put. */
 #define BYTES_MAX (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
+/*
+ * Any number of withdrawn operations may be unread. 2^31 operations after the last withdrawal the next ones look withdrawn;
+ * the initiator then withdraws them, and does them.
+ */
 static bool is_withdrawn(uint64_t claim, uint32_t number)
 {
 	return (int32_t)((uint32_t)(claim >> 32) - number) > 0;
@@ -54,30 +59,34 @@ static int claim_next(struct sc_peer *peer, const char **why)
 	return -EPROTO;
 }
 
-/* Tells the initiator that all taken operations have ended. */
-static void ends_tell(struct sc_peer *peer)
-{
-	peer->taker.told = peer->taker.taken;
-	/* O2 release: pairs with O2' in put_ended() of delegate.c */
-	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->taker.told);
-	(void)SC_FAULT("taker.delegated_told");
-}
-
 /*
  * The initiator takes this number as the nearest one in the past or the future. Any number of gets may come between two
  * puts, so we tell the number after so many gets too.
  */
 #define UNTOLD_MAX (1u << 30)
 
-/* Ends the put that was taken last. */
+/*
+ * Ends the put that was taken last. The initiator polls the line of both words, so each store there costs both sides the
+ * line's way: the number is told once for all puts of a look at the ring, and an error that stands there is not written.
+ */
 static void put_end(struct sc_peer *peer, int error)
 {
 	struct sc_abi_consumer *consumer = peer->rx.consumer;
-	uint32_t number = peer->taker.taken - 1;
+	uint8_t *word = &consumer->delegated_errors[(peer->taker.taken - 1) % SC_ABI_DELEGATED];
 
 	/* relaxed: O2 orders it */
-	sc_store_relaxed_8(&consumer->delegated_errors[number % SC_ABI_DELEGATED], (uint8_t)-error);
-	ends_tell(peer);
+	if (sc_load_relaxed_8(word) != (uint8_t)-error)
+		sc_store_relaxed_8(word, (uint8_t)-error);
+	peer->taker.untold = true;
+}
+
+void sc_taker_tell_slow(struct sc_peer *peer)
+{
+	peer->taker.untold = false;
+	peer->taker.told = peer->taker.taken;
+	/* O2 release: pairs with O2' in put_ended() of delegate.c */
+	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->taker.told);
+	(void)SC_FAULT("taker.delegated_told");
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
@@ -238,7 +247,7 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	(void)SC_FAULT("taker.loaded");
 	get_end(peer, &get, ret);
 	if (peer->taker.taken - peer->taker.told >= UNTOLD_MAX)
-		ends_tell(peer);
+		peer->taker.untold = true;
 	if (!ret)
 		sc_access_served(peer->ep, &get.access, true);
 	return 0;

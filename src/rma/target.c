@@ -6,7 +6,7 @@
  *   put       bytes from the peer's bounce buffers, when the record is taken
  *   put far   bytes from the peer's memory, in steps; the record stays in the ring until all are here
  *   get       bytes to the peer's memory, directly or through bounce buffers of ours, in steps
- *   atomic    done when the record is taken; its result is an answer like a get's
+ *   atomic    done when the record is taken; its result is an answer like a get's; without SC_ABI_F_ACK there is no answer
  *   note      the peer has accessed memory here by itself: tell the application
  *
  * Every step searches the private table (regtab.c), which no other process can write: a key that is closed between two
@@ -203,8 +203,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->target.put.moved, here, from);
 		ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ to, to_count, from, from_count, here });
 		if (ret == -EFAULT) /* ours: an error; the peer's: the peer sends the bytes */
-			peer->target.put.error =
-				sc_probe_check(&peer->ep->memory, to, to_count, true) ? -EIO : -EFAULT;
+			peer->target.put.error = sc_probe_check(NULL, to, to_count, true) ? -EIO : -EFAULT;
 		else
 			peer->target.put.error = ret ? -EOPNOTSUPP : 0;
 		if (!ret)
@@ -249,7 +248,7 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 	(void)SC_FAULT("target.hazard_clear");
 	if (ret == -EFAULT && sc_cma_fault(&peer->cma) == -EFAULT) {
 		op->fault = true;
-		return sc_probe_check(&peer->ep->memory, from, from_count, false) ? -EIO : -EOPNOTSUPP;
+		return sc_probe_check(NULL, from, from_count, false) ? -EIO : -EOPNOTSUPP;
 	}
 	if (ret) {
 		peer->can_read = SC_REACH_NO;
@@ -384,8 +383,8 @@ static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 	if (ret)
 		return ret;
 	atomic->piece_count = sc_reg_slice(access->reg, record->addr, &len, atomic->pieces, ATOMIC_BYTES);
-	ret = sc_probe_check(&ep->memory, atomic->pieces, atomic->piece_count,
-			      record->code != SC_ATOMIC_READ);
+	ret = sc_probe_check(sc_access_memory(ep, access->reg), atomic->pieces, atomic->piece_count,
+			     record->code != SC_ATOMIC_READ);
 	return ret == -ENOSYS ? 0 : ret; /* a fault is then the application's own */
 }
 
@@ -440,6 +439,16 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 	return 0;
 }
 
+/* Logs an operation that its initiator takes as done. The first one of a peer is a warning. */
+static void atomic_lost(struct sc_peer *peer, int error)
+{
+	sc_log(peer->target.lost ? SC_LOG_INFO : SC_LOG_WARN,
+	       "%s: an atomic operation of this peer was not done: %s. It was complete for the peer when it was "
+	       "posted; close the registration, or unmap its memory, after the peer's last operation",
+	       peer->address, strerror(-error));
+	peer->target.lost = true;
+}
+
 static int take_atomic(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct atomic atomic;
@@ -455,7 +464,10 @@ static int take_atomic(struct sc_peer *peer, uint64_t ctl, const char **why)
 		ret = sc_atomicop_apply(&atomic.op, atomic.pieces, atomic.piece_count);
 	if (!ret)
 		sc_access_served(peer->ep, &atomic.access, atomic.event);
-	answer(peer, atomic.record.op, ret ? 0 : atomic.size, ret);
+	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
+		answer(peer, atomic.record.op, ret ? 0 : atomic.size, ret);
+	else if (ret)
+		atomic_lost(peer, ret);
 	return 0;
 }
 

@@ -104,9 +104,10 @@ static int reject_user(const char *addr)
 	own = sc_addr_uid(host);
 	if (parts.uid == own || parts.uid == SC_ADDR_ANY_UID || own == SC_ADDR_ANY_UID)
 		return reject(addr, -EACCES, "its file is not a regular one of this user with mode 0600");
-	sc_warn("cannot attach to %s: it belongs to uid %" PRIu32 ", and this process is uid %" PRIu32
-		"; run both as one user",
-		addr, parts.uid, own);
+	sc_log(sc_log_first(SC_LOG_OTHER_USER),
+	       "cannot attach to %s: it belongs to uid %" PRIu32 ", and this process is uid %" PRIu32
+	       "; run both as one user",
+	       addr, parts.uid, own);
 	return -EACCES;
 }
 

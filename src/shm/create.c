@@ -178,6 +178,8 @@ static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *ge
 	if (geometry->counters) {
 		seg->header.counters_addr = (uintptr_t)geometry->counters;
 		seg->header.counters_size = sizeof(*geometry->counters);
+		seg->header.free_bufs_offset =
+			(int32_t)((intptr_t)geometry->free_bufs - (intptr_t)geometry->counters);
 	}
 	err = sc_shmfile_describe(&seg->header.owner);
 	if (err)

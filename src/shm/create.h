@@ -15,6 +15,7 @@ struct sc_seg_geometry {
 	uint32_t regs, ranges;	       /* limits of the registration table; 0: none */
 	/* Of the endpoint, shown to commands that look on; NULL: none. */
 	const struct sc_counters *counters;
+	const uint32_t *free_bufs;     /* sc_pool.free_count, within 2 GiB of `counters` */
 	const struct sc_ep_name *name; /* name of the endpoint, NULL: a new one; */
 	uint16_t index;		       /* its index under that name */
 };

@@ -294,6 +294,7 @@ int sc_regtab_get(struct sc_regtab *regtab, const struct sc_reg_attr *attr, stru
 		goto no_ranges;
 	reg->flags = attr->flags;
 	reg->first_range = 0;
+	reg->mapped = SC_REG_MAPPED_UNKNOWN;
 	if (reg->range_count > 1) {
 		ret = copy_ranges_slow(regtab, attr, reg);
 		if (ret)

@@ -217,7 +217,7 @@ void endpoint_poll(struct endpoint *endpoint)
 	if (n < 0)
 		nothing_read(endpoint, n);
 	for (ssize_t i = 0; i < n; i++) {
-		if (entries[i].flags & FI_RECV)
+		if (entries[i].flags & (FI_RECV | FI_REMOTE_CQ_DATA))
 			endpoint->received++;
 		else
 			endpoint->sent++;

@@ -56,6 +56,7 @@ static const struct kind kinds[] = {
 	{ "unexpected", matching_unexpected, 2, 0 },
 	{ "moves", onesided_moves, 2, 0 },
 	{ "atomics", onesided_atomics, 2, 0 },
+	{ "styles", onesided_styles, 2, 0 },
 	{ "registration", registration_alone, 1, 0 },
 	{ "registration", registration_among_many, 1, 0 },
 	{ "startup", startup_with_peers, 2, 1 },
@@ -141,6 +142,31 @@ static const struct figure figures[FIGURES] = {
 	[COMPARE_SWAP_RATE_PASSIVE] = { "compare_swap_rate_passive",
 					"compare-swap, windows, target computes, million/s", "bytes",
 					MILLION_PER_S },
+	[SUM_LATENCY] = { "sum_latency", "sum without a result, one at a time, target polls, us", "bytes",
+			  US },
+	[SUM_LATENCY_PASSIVE] = { "sum_latency_passive",
+				  "sum without a result, one at a time, target computes, us", "bytes",
+				  US },
+	[SUM_RATE] = { "sum_rate", "sum without a result, windows, target polls, million/s", "bytes",
+		       MILLION_PER_S },
+	[SUM_RATE_PASSIVE] = { "sum_rate_passive",
+			       "sum without a result, windows, target computes, million/s", "bytes",
+			       MILLION_PER_S },
+	[PUT_PINGPONG] = { "put_pingpong", "ping-pong of puts into memory, one way, us", "bytes", US },
+	[PUT_DATA_PINGPONG] = { "put_data_pingpong", "ping-pong of puts with remote data, one way, us",
+				"bytes", US },
+	[PUT_INJECTED_RATE] = { "put_injected_rate", "injected put, windows, target polls, million/s",
+				"bytes", MILLION_PER_S },
+	[PUT_INJECTED_RATE_PASSIVE] = { "put_injected_rate_passive",
+					"injected put, windows, target computes, million/s", "bytes",
+					MILLION_PER_S },
+	[PUT_INJECTED_LANDING] = { "put_injected_landing",
+				   "the last of a window of injected puts lands, no process calls, us",
+				   "bytes", US },
+	[PUT_DATA_RATE] = { "put_data_rate", "put with remote data, windows, target polls, million/s",
+			    "bytes", MILLION_PER_S },
+	[PUT_BOTH_WAYS] = { "put_both_ways", "put, windows both ways, the sum, MB/s", "bytes", MB_PER_S },
+	[GET_BOTH_WAYS] = { "get_both_ways", "get, windows both ways, the sum, MB/s", "bytes", MB_PER_S },
 	[REGISTRATION] = { "registration", "fi_mr_reg and fi_close of 4 KiB, ns", "others", NS },
 	[ENDPOINT_TIME] = { "endpoint_time", "fi_fabric to fi_enable and fi_getname, us", "endpoints",
 			    US },
@@ -251,7 +277,7 @@ int main(int argc, char **argv)
 		if (option == 'k')
 			list = optarg;
 		else if (option == 'o')
-			list = "moves,atomics,registration";
+			list = "moves,atomics,styles,registration";
 		else if (option == 'n')
 			turns = atoi(optarg);
 		else if (option == 's')

@@ -44,7 +44,8 @@ def can_have(subject, figure):
 class Figure:
     """One row of the catalogue."""
 
-    def __init__(self, title, rows, scale, digits, less):
+    def __init__(self, title, rows, scale, digits, less, name=""):
+        self.name = name
         self.title = title
         self.rows = rows
         self.scale = float(scale)
@@ -54,11 +55,14 @@ class Figure:
     def text(self, value):
         return "-" if value is None else f"{value * self.scale:.{self.digits}f}"
 
-    def times_better(self, ratio):
-        """How many times better the first is, as text; `ratio`: of Results."""
+    def times_faster(self, ratio):
+        """
+        How many times better the first is, as text: below 1 the other one is. `ratio`: of Results. An asterisk: the
+        samples were not taken alike.
+        """
         if not ratio or not ratio[0]:
             return "-"
-        return f"{1 / ratio[0] if self.less else ratio[0]:.2f}x" + ("" if ratio[1] else "*")
+        return f"{1 / ratio[0] if self.less else ratio[0]:.2f}" + ("" if ratio[1] else "*")
 
 
 def catalogue(build):
@@ -69,9 +73,9 @@ def catalogue(build):
                               capture_output=True, text=True).stdout
         for line in text.splitlines():
             name, *fields = line.split("|")
-            found[name] = Figure(*fields)
+            found[name] = Figure(*fields, name=name)
     for name, fields in FOREIGN.items():
-        found[name] = Figure(*fields)
+        found[name] = Figure(*fields, name=name)
     return found
 
 
@@ -150,6 +154,26 @@ def read_samples(directory):
                 for figure, subject, x, turn, value, line in list(csv.reader(file))[1:]]
 
 
+def write_run(path, about, samples):
+    """One run in one file: lines "# what: value", then the samples."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.write("# SPDX-License-Identifier: BSD-2-Clause\n")
+        file.writelines(f"# {line}\n" for line in about)
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Sample._fields)
+        writer.writerows(sample._replace(value=f"{sample.value:.5g}", line=f"{sample.line:.3g}") for sample in samples)
+
+
+def read_run(path):
+    """What write_run() wrote: ({what: value}, samples)."""
+    with open(path, encoding="utf-8", newline="") as file:
+        lines = file.read().splitlines()
+    about = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
+    rows = list(csv.reader(line for line in lines if not line.startswith("#")))[1:]
+    return about, [Sample(figure, subject, int(x), int(turn), float(value), float(line))
+                   for figure, subject, x, turn, value, line in rows]
+
+
 def write_medians(directory, results):
     """The medians, and how far the turns are apart."""
     with open(os.path.join(directory, "figures.csv"), "w", encoding="ascii", newline="") as file:
@@ -176,12 +200,26 @@ def read_lines(directory, name):
 
 def cells(name, figure, results, names):
     """Head and rows of one figure: these subjects side by side, then how many times better the first is."""
-    head = [figure.rows] + names + [f"{names[0]}/{other}" for other in names[1:]]
+    head = [figure.rows] + names + [f"times faster than {other}" for other in names[1:]]
     rows = []
     for x in sorted({x for row in results.medians[name].values() for x in row}):
         rows.append([str(x)] + [figure.text(results.get(name, subject, x)) for subject in names]
-                    + [figure.times_better(results.ratio(name, names[0], other, x)) for other in names[1:]])
+                    + [figure.times_faster(results.ratio(name, names[0], other, x)) for other in names[1:]])
     return head, rows
+
+
+def worst(name, figure, results, columns):
+    """The row in which the first subject is the least fast beside another, as a line; None: nothing is beside it."""
+    faster = []
+    for other in columns[1:]:
+        for x in results.medians[name].get(columns[0], {}):
+            ratio = results.ratio(name, columns[0], other, x)
+            if ratio and ratio[0]:
+                faster.append((1 / ratio[0] if figure.less else ratio[0], other, x))
+    if not faster:
+        return None
+    times, other, x = min(faster)
+    return f"worst: {times:.2f} times as fast as {other}, {figure.rows}: {x}"
 
 
 def tables(names, results, subjects):
@@ -193,8 +231,10 @@ def tables(names, results, subjects):
         columns = [subject for subject in subjects if can_have(subject, name)]
         head, rows = cells(name, figure, results, columns)
         widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
-        lines += ["", f"{figure.title}; last columns: how many times better" if len(columns) > 1
+        lines += ["", f"{figure.title}; last columns: how many times the first is faster" if len(columns) > 1
                   else figure.title]
+        least = worst(name, figure, results, columns)
+        lines += [least] if least else []
         lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths))
                   for row in [head] + rows]
     return lines

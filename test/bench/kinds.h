@@ -51,6 +51,19 @@ enum figure_id {
 	FETCH_ADD_RATE_PASSIVE,
 	COMPARE_SWAP_RATE,
 	COMPARE_SWAP_RATE_PASSIVE,
+	SUM_LATENCY,
+	SUM_LATENCY_PASSIVE,
+	SUM_RATE,
+	SUM_RATE_PASSIVE,
+	/* as programs post them: injected where they fit; with data; both processes at once */
+	PUT_PINGPONG,
+	PUT_DATA_PINGPONG,
+	PUT_INJECTED_RATE,
+	PUT_INJECTED_RATE_PASSIVE,
+	PUT_INJECTED_LANDING,
+	PUT_DATA_RATE,
+	PUT_BOTH_WAYS,
+	GET_BOTH_WAYS,
 	REGISTRATION,
 	ENDPOINT_TIME,
 	STARTUP_TIME,
@@ -103,7 +116,7 @@ typedef void kind_fn(const struct task *task);
 kind_fn pingpong_tagged, pingpong_plain, pingpong_fragments, pingpong_wakeup_fd, pingpong_wakeup_sread;
 kind_fn stream_one_way, stream_both_ways, stream_pairs;
 kind_fn matching_posted, matching_unexpected;
-kind_fn onesided_moves, onesided_atomics;
+kind_fn onesided_moves, onesided_atomics, onesided_styles;
 kind_fn registration_alone, registration_among_many;
 kind_fn startup_with_peers;
 kind_fn startup_of_job;

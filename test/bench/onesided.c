@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * onesided.c: put and get until each is complete at the target (FI_DELIVERY_COMPLETE), one at a time and in
- * windows; fetch-add and compare-swap of a 64-bit word, likewise. The first process measures; the
- * second one is the target.
+ * windows; fetch-add, compare-swap and sum of a 64-bit word, likewise. The first process measures; the
+ * second one is the target. The kind "styles" posts puts as programs and MPI libraries do: it injects those
+ * that fit, sends remote data with them, plays ping-pong, and lets both processes post at once.
  *
  * Once with a target that polls its completion queue, once with one that computes and does not call
  * libfabric; and then, beside it, what the kernel does of the same alone (CMA). What makes no progress for GIVE_UP
@@ -36,6 +37,8 @@ struct onesided {
 	pid_t pid; /* the peer's, for CMA alone: which way, and where its memory is */
 	bool writes;
 	uint64_t memory;
+	bool data;     /* style: each put has remote data */
+	uint8_t round; /* ping-pong of memory: the last byte of each put */
 };
 
 /* ---- what is posted ---------------------------------------------------------------------------- */
@@ -69,6 +72,30 @@ static ssize_t post_compare_swap(struct onesided *o, int slot)
 				 &o->contexts[slot]);
 }
 
+/* Complete when the target is sure to do it, as an application has it that asks for nothing more. */
+static ssize_t post_sum(struct onesided *o, int slot)
+{
+	static uint64_t one = 1;
+	struct fi_ioc operand = { &one, 1 };
+	struct fi_rma_ioc remote = { o->there, 1, o->key };
+	struct fi_msg_atomic msg = { .msg_iov = &operand,
+				     .iov_count = 1,
+				     .addr = o->endpoint.peer,
+				     .rma_iov = &remote,
+				     .rma_iov_count = 1,
+				     .datatype = FI_UINT64,
+				     .op = FI_SUM,
+				     .context = &o->contexts[slot] };
+
+	return fi_atomicmsg(o->endpoint.ep, &msg, FI_TRANSMIT_COMPLETE);
+}
+
+static ssize_t post_data(struct onesided *o, int slot)
+{
+	return fi_writedata(o->endpoint.ep, o->local, o->size, NULL, 1, o->endpoint.peer, o->there, o->key,
+			    &o->contexts[slot]);
+}
+
 /* ---- rounds ------------------------------------------------------------------------------------ */
 
 /* Until so many are complete; false: nothing has moved for GIVE_UP seconds. */
@@ -91,18 +118,31 @@ static bool wait_complete(struct onesided *o, uint64_t count)
 	return true;
 }
 
-static bool post(struct onesided *o, int slot)
+/* Until the provider takes it; false: it has not taken it for GIVE_UP seconds. */
+static bool taken(struct onesided *o, ssize_t (*what)(struct onesided *o, int slot), int slot)
 {
-	struct endpoint *endpoint = &o->endpoint;
+	unsigned polls = 0;
+	double since = 0;
 	ssize_t ret;
 
-	while ((ret = o->post(o, slot)) == -FI_EAGAIN)
-		if (endpoint->sent == endpoint->to_send)
-			endpoint_poll(endpoint);
-		else if (!wait_complete(o, endpoint->sent + 1))
+	while ((ret = what(o, slot)) == -FI_EAGAIN) {
+		endpoint_poll(&o->endpoint);
+		if (++polls % 4096 && cpus.count > 1)
+			continue;
+		if (!since)
+			since = now();
+		else if (now() - since > GIVE_UP)
 			return false;
+	}
 	must("one-sided operation", ret);
-	endpoint->to_send++;
+	return true;
+}
+
+static bool post(struct onesided *o, int slot)
+{
+	if (!taken(o, o->post, slot))
+		return false;
+	o->endpoint.to_send++;
 	return true;
 }
 
@@ -290,6 +330,8 @@ static bool has_atomic(struct onesided *o)
 	size_t count = 0;
 	int ret = o->post == post_fetch_add
 			  ? fi_fetch_atomicvalid(o->endpoint.ep, FI_UINT64, FI_SUM, &count)
+		  : o->post == post_sum
+			  ? fi_atomicvalid(o->endpoint.ep, FI_UINT64, FI_SUM, &count)
 			  : fi_compare_atomicvalid(o->endpoint.ep, FI_UINT64, FI_CSWAP, &count);
 
 	return ret == 0 && count;
@@ -320,5 +362,213 @@ void onesided_atomics(const struct task *task)
 	measure_atomic(&o, FETCH_ADD_LATENCY, FETCH_ADD_RATE);
 	o.post = post_compare_swap;
 	measure_atomic(&o, COMPARE_SWAP_LATENCY, COMPARE_SWAP_RATE);
+	o.post = post_sum;
+	measure_atomic(&o, SUM_LATENCY, SUM_RATE);
+	close_onesided(&o);
+}
+
+/* ---- styles ------------------------------------------------------------------------------------ */
+
+static bool is_injected(const struct onesided *o)
+{
+	return o->size <= o->endpoint.info->tx_attr->inject_size;
+}
+
+static ssize_t post_injected(struct onesided *o, int slot)
+{
+	(void)slot;
+	if (o->data)
+		return fi_inject_writedata(o->endpoint.ep, o->local, o->size, 1, o->endpoint.peer,
+					   o->there, o->key);
+	return fi_inject_write(o->endpoint.ep, o->local, o->size, o->endpoint.peer, o->there, o->key);
+}
+
+/* Posts a put that completes. False: it is not taken. */
+static bool put_that_completes(struct onesided *o)
+{
+	o->post = o->data ? post_data : post_put;
+	return post(o, 0);
+}
+
+/* Posts a put as messages are: injected if it fits. */
+static bool put_in_style(struct onesided *o)
+{
+	return is_injected(o) ? taken(o, post_injected, 0) : put_that_completes(o);
+}
+
+static void wait_put(struct onesided *o)
+{
+	const volatile uint8_t *last = (uint8_t *)o->remote + o->size - 1;
+
+	if (o->data)
+		endpoint_wait_received(&o->endpoint, 0);
+	else
+		while (*last != o->round)
+			endpoint_poll(&o->endpoint);
+}
+
+/* The one who gets a put sees the last byte change, or reads its remote data; then it puts back. */
+static bool pingpong(void *arg, long count)
+{
+	struct onesided *o = arg;
+
+	while (count--) {
+		((uint8_t *)o->local)[o->size - 1] = ++o->round;
+		o->endpoint.to_receive += o->data;
+		if (me.rank)
+			wait_put(o);
+		while (!put_in_style(o))
+			;
+		if (!me.rank)
+			wait_put(o);
+		endpoint_wait_sent(&o->endpoint);
+	}
+	return true;
+}
+
+/* All but the last put of a window are injected; the last one tells when they are done. */
+static bool injected_windows(void *arg, long count)
+{
+	struct onesided *o = arg;
+
+	while (count--) {
+		for (int slot = 1; slot < o->width; slot++)
+			if (!put_in_style(o))
+				return false;
+		if (!put_that_completes(o) || !wait_complete(o, o->endpoint.to_send))
+			return false;
+	}
+	return true;
+}
+
+/* Seconds of a round that both take part in. */
+static double measure_both(struct onesided *o, bool (*rounds)(void *arg, long count), int width)
+{
+	struct repeat repeat = {
+		.rounds = rounds, .arg = o, .idle = endpoint_idle, .idle_arg = &o->endpoint
+	};
+	double seconds;
+
+	o->width = width;
+	o->round = 0;
+	o->endpoint.to_receive = o->endpoint.received; /* windows with data have no count of these */
+	memset(o->remote, 0, o->size);
+	endpoint_barrier(&o->endpoint);
+	seconds = repeat_time(&repeat).seconds;
+	endpoint_barrier(&o->endpoint);
+	return seconds;
+}
+
+static void measure_pingpongs(struct onesided *o)
+{
+	for (int data = 0; data < 2; data++) {
+		double seconds;
+
+		o->data = data;
+		seconds = measure_both(o, pingpong, 1) / 2;
+		if (!me.rank)
+			group_sample(data ? PUT_DATA_PINGPONG : PUT_PINGPONG, (double)o->size, seconds);
+	}
+}
+
+static void measure_windows(struct onesided *o)
+{
+	static const struct {
+		int target, figure;
+		bool data;
+	} styles[] = { { POLLS, PUT_INJECTED_RATE, false },
+		       { COMPUTES, PUT_INJECTED_RATE_PASSIVE, false },
+		       { POLLS, PUT_DATA_RATE, true } };
+
+	for (size_t i = 0; i < sizeof(styles) / sizeof(styles[0]); i++) {
+		double seconds;
+
+		if (!styles[i].data && !is_injected(o))
+			continue;
+		o->data = styles[i].data;
+		seconds = measure(o, injected_windows, styles[i].target, window_of(o->size));
+		if (!me.rank)
+			group_sample(styles[i].figure, (double)o->size, 1 / seconds);
+	}
+}
+
+/*
+ * Seconds from the return of the last of a window of injected puts until its bytes are there, while neither process calls
+ * libfabric, to the first process; NAN: not to be had.
+ */
+static double landing(struct onesided *o)
+{
+	const volatile uint8_t *last = (uint8_t *)o->remote + o->size - 1;
+	double since;
+
+	group_set_flag(0);
+	endpoint_barrier(&o->endpoint);
+	o->round++;
+	if (me.rank) {
+		since = now();
+		while (*last != o->round && now() - since < GIVE_UP)
+			;
+		group_seat(1)->seconds = *last == o->round ? now() : NAN;
+		group_set_flag(1);
+	} else {
+		for (int slot = 1; slot <= o->width; slot++) {
+			((uint8_t *)o->local)[o->size - 1] = slot < o->width ? 0 : o->round;
+			if (!put_in_style(o))
+				break;
+		}
+		since = now();
+		while (!group_flag())
+			;
+	}
+	endpoint_barrier(&o->endpoint);
+	if (me.rank || isnan(group_seat(1)->seconds))
+		return group_seat(1)->seconds;
+	return fmax(group_seat(1)->seconds - since, 0);
+}
+
+static void measure_landing(struct onesided *o)
+{
+	double seconds;
+
+	if (!is_injected(o))
+		return;
+	o->data = false;
+	o->round = 0;
+	o->width = window_of(o->size);
+	memset(o->remote, 0, o->size);
+	seconds = landing(o);
+	if (!me.rank)
+		group_sample(PUT_INJECTED_LANDING, (double)o->size, seconds);
+}
+
+static void measure_both_ways(struct onesided *o)
+{
+	int width = window_of(o->size);
+
+	for (int get = 0; get < 2; get++) {
+		double seconds;
+
+		o->post = get ? post_get : post_put;
+		seconds = measure_both(o, windows, width);
+		if (!me.rank)
+			group_sample(get ? GET_BOTH_WAYS : PUT_BOTH_WAYS, (double)o->size,
+				     2 * (double)o->size * width / seconds);
+	}
+}
+
+void onesided_styles(const struct task *task)
+{
+	static struct onesided o;
+
+	open_onesided(&o, task, largest_of(task->sizes));
+	for (size_t i = 0; i < task->sizes->count; i++) {
+		o.size = task->sizes->bytes[i];
+		if (!o.size)
+			continue;
+		measure_pingpongs(&o);
+		measure_windows(&o);
+		measure_landing(&o);
+		measure_both_ways(&o);
+	}
 	close_onesided(&o);
 }

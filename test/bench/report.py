@@ -35,6 +35,9 @@ PLOTS = [
     ("put_latency_passive", "us", "time"), ("get_latency_passive", "us", "time"),
     ("put_bandwidth_passive", "MB/s", "speed"), ("get_bandwidth_passive", "MB/s", "speed"),
     ("put_bandwidth", "MB/s", "speed"), ("get_bandwidth", "MB/s", "speed"),
+    ("put_pingpong", "us", None), ("put_data_pingpong", "us", None),
+    ("put_injected_rate", "million/s", None), ("put_data_rate", "million/s", None),
+    ("put_both_ways", "MB/s", None), ("get_both_ways", "MB/s", None),
     ("mpi_latency", "us", "time"), ("mpi_bandwidth", "MB/s", "speed"),
 ]
 
@@ -380,9 +383,11 @@ def page(names, results, about, drawn):
         if name not in results.medians:
             continue
         lines += ["", f"### {figure.title}", ""]
+        columns = [subject for subject in subjects if figures.can_have(subject, name)]
+        least = figures.worst(name, figure, results, columns)
+        lines += [f"The {least}.", ""] if least else []
         if name in drawn:
             lines += [f"![{figure.title}]({name}.svg)", ""]
-        columns = [subject for subject in subjects if figures.can_have(subject, name)]
         lines += table_lines(name, figure, results, columns)
     return lines
 

@@ -64,5 +64,34 @@ assert results.ratio("time", "ours", "blind", 8) == (0.5, False)  # of the media
 assert results.ratio("time", "blind", "blind", 8) == (1, True)
 assert results.ratio("time", "ours", "nobody", 8) is None
 END
+# What quickstart and README show: a table with its spread and a word on the load, and the same from a file.
+printf '<!-- results -->\n<!-- end of results -->\n' >"$BENCH_OUT/page.md"
+"$here/compare.py" -b "$build" -n 2 -t 0.5 -s 8,1024,4096,16384,65536,1048576,4194304 -o "$BENCH_OUT/messages.csv" \
+	>"$BENCH_OUT/compared" || fail "compare.py: status $?"
+cat "$BENCH_OUT/compared"
+grep -qE '^the machine is (quiet|LOADED): others used [0-9]+% of ' "$BENCH_OUT/compared" || fail "no word on the load"
+[ "$(grep -c 'times faster$' "$BENCH_OUT/compared")" = 2 ] || fail "not one column 'times faster' in each table"
+[ "$(grep -cE '^ *[0-9]+( +[0-9.]+ \([0-9.]+ - [0-9.]+\)){2} +[0-9.]+\*?$' "$BENCH_OUT/compared")" = 14 ] ||
+	fail "not each figure has its spread"
+"$here/plot.py" "$BENCH_OUT/messages.csv" "$BENCH_OUT/page.md" || fail "plot.py: status $?"
+"$here/plot.py" --check "$BENCH_OUT/messages.csv" "$BENCH_OUT/page.md" || fail "plot.py does not know its own page"
+sed -i 's/^# load: .*/# load: LOADED: others used 50% of 2 processors/' "$BENCH_OUT/messages.csv"
+! "$here/plot.py" --check "$BENCH_OUT/messages.csv" "$BENCH_OUT/page.md" || fail "plot.py does not see another file"
+"$here/plot.py" "$BENCH_OUT/messages.csv" "$BENCH_OUT/page.md" || fail "plot.py: status $?"
+for page in page.md latency.svg bandwidth.svg; do
+	grep -q 'MACHINE LOADED' "$BENCH_OUT/$page" || fail "$page does not say that the machine was loaded"
+done
+PYTHONPATH=$here python3 -B - <<END || fail "load.py does not see the work of others"
+import subprocess, sys
+import load
+spins = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+try:
+    busy = load.Load(0.5)  # a child that has not ended counts as another's
+finally:
+    spins.kill()
+    spins.wait()
+assert busy.before > 0, busy.text()
+assert load.is_loaded("LOADED: x") and not load.is_loaded("quiet: x")
+END
 grep -q '^| 8 B tagged ping-pong' "$BENCH_OUT/report.md" || fail "the page has no figures to reach"
 echo "all figures are there"

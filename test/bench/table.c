@@ -70,19 +70,19 @@ static void print_head(const struct table *table, const struct figure *figure)
 	for (int i = 0; i < table->subject_count; i++)
 		printf(" %*s", column(names[i]), names[i]);
 	for (int i = 1; i < table->subject_count; i++)
-		printf("   better than %s", names[i]);
+		printf("   times faster than %s", names[i]);
 	printf("\n");
 }
 
 /* How many times better the first is, below 1 if it is worse; as wide as its title. */
 static void print_ratio(const struct table *table, int other, double better)
 {
-	int width = (int)strlen("   better than ") + (int)strlen(table->subjects[other]);
+	int width = (int)strlen("   times faster than ") + (int)strlen(table->subjects[other]);
 
 	if (!isfinite(better)) /* one of the two took too little to be measured */
 		printf(" %*s", width - 1, "-");
 	else
-		printf(" %*.2fx", width - 2, better);
+		printf(" %*.2f", width - 1, better);
 }
 
 static void print_row(const struct table *table, int figure, double x)

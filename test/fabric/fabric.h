@@ -30,6 +30,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "../watchdog.h"
+#include "older.h"
 
 #define TF_PROVIDER "shmcma"
 #define TF_PREFIX "fi_shmcma://"

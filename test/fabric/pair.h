@@ -53,6 +53,7 @@
 
 #include "../meminfo.h"
 #include "../watchdog.h"
+#include "older.h"
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
@@ -297,6 +298,7 @@ static inline void pair_alone(void **state)
 struct pair_want {
 	uint64_t caps;
 	uint32_t version;
+	uint64_t flags;		  /* of fi_getinfo(3) */
 	enum fi_cq_format format; /* usual: FI_CQ_FORMAT_TAGGED */
 	enum fi_wait_obj wait_obj;
 	enum fi_threading threading; /* usual: FI_THREAD_SAFE */
@@ -347,6 +349,13 @@ static inline struct fi_info *pair_hints(const struct pair_want *want)
 	return hints;
 }
 
+/* A test of what a newer libfabric does defines these before it includes this header. */
+#ifndef PAIR_GETINFO
+#define PAIR_GETINFO fi_getinfo
+#define PAIR_FABRIC fi_fabric
+#define PAIR_HINTS pair_hints
+#endif
+
 static inline void pair_open_domain(struct pair *pair, const struct pair_want *want)
 {
 	struct fi_info *hints;
@@ -355,16 +364,16 @@ static inline void pair_open_domain(struct pair *pair, const struct pair_want *w
 	if (want)
 		pair->want = *want;
 	pair->link = -1;
-	hints = pair_hints(&pair->want);
-	gives(fi_getinfo(pair->want.version ? pair->want.version : FI_VERSION(1, 17), NULL, NULL, 0, hints,
-			 &pair->info),
+	hints = PAIR_HINTS(&pair->want);
+	gives(PAIR_GETINFO(pair->want.version ? pair->want.version : FI_VERSION(1, 17), NULL, NULL,
+			   pair->want.flags, hints, &pair->info),
 	      0);
 	fi_freeinfo(hints);
 	if (pair->want.tx_size)
 		pair->info->tx_attr->size = pair->want.tx_size;
 	if (pair->want.rx_size)
 		pair->info->rx_attr->size = pair->want.rx_size;
-	gives(fi_fabric(pair->info->fabric_attr, &pair->fabric, NULL), 0);
+	gives(PAIR_FABRIC(pair->info->fabric_attr, &pair->fabric, NULL), 0);
 	gives(fi_domain(pair->fabric, pair->info, &pair->domain, NULL), 0);
 }
 
@@ -521,6 +530,12 @@ static inline void pair_saw(const struct fi_cq_tagged_entry *entry)
 	pair_seen.accesses += entry->flags & (FI_RMA | FI_ATOMIC) && entry->flags & (FI_READ | FI_WRITE);
 }
 
+/* With API 1.20 and later the provider also writes what follows in newer versions of the structure. */
+struct error_entry {
+	struct fi_cq_err_entry entry;
+	uint64_t newer;
+};
+
 /* The next completion of that side, which is no error. */
 static inline struct done pair_done(struct pair *pair, struct side *side)
 {
@@ -530,11 +545,11 @@ static inline struct done pair_done(struct pair *pair, struct side *side)
 	while ((ret = fi_cq_readfrom(side->cq, &done.entry, 1, &done.source)) == -FI_EAGAIN)
 		pair_progress(pair);
 	if (ret == -FI_EAVAIL) {
-		struct fi_cq_err_entry error = { .err = 0 };
+		struct error_entry error = { .newer = 0 };
 
-		fi_cq_readerr(side->cq, &error, 0);
-		dprintf(STDERR_FILENO, "completion with error %d (%s)\n", error.err,
-			fi_strerror(error.err));
+		fi_cq_readerr(side->cq, &error.entry, 0);
+		dprintf(STDERR_FILENO, "completion with error %d (%s)\n", error.entry.err,
+			fi_strerror(error.entry.err));
 	}
 	gives(ret, 1);
 	pair_saw(&done.entry);
@@ -544,15 +559,15 @@ static inline struct done pair_done(struct pair *pair, struct side *side)
 /* The next completion, which is an error. */
 static inline struct fi_cq_err_entry pair_error(struct pair *pair, struct side *side)
 {
-	struct fi_cq_err_entry error = { .err = 0 };
+	struct error_entry error = { .newer = 0 };
 	struct fi_cq_tagged_entry entry;
 	ssize_t ret;
 
 	while ((ret = fi_cq_read(side->cq, &entry, 1)) == -FI_EAGAIN)
 		pair_progress(pair);
 	gives(ret, -FI_EAVAIL);
-	gives(fi_cq_readerr(side->cq, &error, 0), 1);
-	return error;
+	gives(fi_cq_readerr(side->cq, &error.entry, 0), 1);
+	return error.entry;
 }
 
 /* Nothing completes on that side, however much progress is made. */

@@ -209,6 +209,22 @@ static void perform(struct pair *pair, struct side *side, int kind, const struct
 	finish(pair, side, kind, call->context);
 }
 
+/* A base operation may be complete before the target does it. A read behind it comes back after that. */
+static void flush(struct pair *pair, struct side *side, const struct call *call)
+{
+	char former;
+	struct call read = { .dest = call->dest,
+			     .addr = call->addr,
+			     .key = call->key,
+			     .type = FI_INT8,
+			     .op = FI_ATOMIC_READ,
+			     .count = 1,
+			     .result = &former,
+			     .context = &former };
+
+	perform(pair, side, FETCH, &read);
+}
+
 /* Of one 64-bit word; its former value. */
 static uint64_t word(struct pair *pair, struct call call, int op, uint64_t operand, uint64_t compare)
 {
@@ -265,6 +281,8 @@ static void check_operation(struct pair *pair, struct side *side, int kind, stru
 	call.result = result + 1;
 	call.context = &call;
 	perform(pair, side, kind, &call);
+	if (kind == BASE)
+		flush(pair, side, &call);
 	for (size_t i = 0; i < call.count; i++) {
 		gives(decode(call.type, memory + i * size),
 		      outcome(call.op, element_before(i), element_operand(i), element_compare(i)));
@@ -561,6 +579,7 @@ static void vectors(void)
 		vectors_init(&v, first);
 		post(&pair, start_v(&pair.a, kind, &v, &call));
 		finish(&pair, &pair.a, kind, &call);
+		flush(&pair, &pair.a, &call);
 		vectors_check(&v, kind, first);
 
 		vectors_init(&v, target);
@@ -571,6 +590,7 @@ static void vectors(void)
 		memcpy(second + 8, target + 17, 56);
 		post(&pair, start_msg(&pair.a, kind, &v, &msg, FI_COMPLETION));
 		finish(&pair, &pair.a, kind, &msg);
+		flush(&pair, &pair.a, &call);
 		memcpy(target, second + 1, 56);
 		memcpy(target + 7, first, 80);
 		memcpy(target + 17, second + 8, 56);
@@ -882,6 +902,7 @@ static void errors_of(struct pair *pair, int kind, int type, int op)
 	memset(memory, 0, len);
 	call.operands = call.compare = call.result = call.context = memory + BYTES_LIMIT;
 	perform(pair, &pair->a, kind, &call);
+	flush(pair, &pair->a, &call);
 	region_close(&region);
 	check_error(pair, kind, call, FI_EKEYREJECTED);
 }
@@ -976,6 +997,7 @@ static void torn_element(void)
 	memset(memory, 0, sizeof(memory));
 	memset(memory + BYTES_LIMIT, 1, 32);
 	perform(&pair, &pair.a, BASE, &call);
+	flush(&pair, &pair.a, &call);
 	for (size_t i = 0; i < 32; i++) {
 		gives(memory[i], i < 12);
 		gives(memory[1024 + i], i < 20);
@@ -1250,6 +1272,7 @@ static void sums_work(struct member *member)
 							      __ATOMIC_RELAXED));
 		}
 	}
+	flush(&member->pair, &member->pair.a, &call);
 }
 
 static void sums(void)

@@ -864,6 +864,35 @@ static void test_source(void **state)
 	assert_true(source_of_message() == FI_ADDR_NOTAVAIL);
 }
 
+/* An address with several identifiers: the newest names the sender, and when its entry goes, the one before. */
+static void test_source_ids(void **state)
+{
+	fi_addr_t ids[4] = { 0x40, 0x30, 0x20, 0x10 }, addrs[4];
+
+	(void)state;
+	addrs[0] = tf_insert(&t, other_name);
+	for (size_t i = 1; i < 4; i++) {
+		addrs[i] = ids[i];
+		tf_expect(fi_av_insert(t.av, i == 2 ? service_addr[0] : other_name, 1, &addrs[i],
+				       FI_AV_USER_ID, NULL),
+			  1);
+		assert_true(source_of_message() == ids[i]);
+	}
+	tf_ok(fi_av_remove(t.av, &addrs[2], 1, 0));
+	assert_true(source_of_message() == ids[3]);
+	/* at a lower index than the one before */
+	addrs[2] = ids[0];
+	tf_expect(fi_av_insert(t.av, other_name, 1, &addrs[2], FI_AV_USER_ID, NULL), 1);
+	assert_true(source_of_message() == ids[0]);
+	assert_true(addrs[2] < addrs[3]);
+	tf_ok(fi_av_remove(t.av, &addrs[2], 1, 0));
+	assert_true(source_of_message() == ids[3]);
+	tf_ok(fi_av_remove(t.av, &addrs[3], 1, 0));
+	assert_true(source_of_message() == ids[1]);
+	tf_ok(fi_av_remove(t.av, &addrs[1], 1, 0));
+	assert_int_equal(source_of_message(), addrs[0]);
+}
+
 static void test_unused_calls(void **state)
 {
 	void *ops;
@@ -901,6 +930,7 @@ int main(int argc, char **argv)
 		TEST(test_lookup),
 		TEST(test_straddr),
 		cmocka_unit_test(test_source),
+		cmocka_unit_test(test_source_ids),
 		TEST(test_unused_calls),
 	};
 

@@ -774,6 +774,33 @@ static void reads_and_writes(void)
 	couple_close(&couple);
 }
 
+/* An injected atomic of an endpoint that asks for delivery counts when the target, which does not poll, has done it. */
+static void delivery(void)
+{
+	struct pair_want want = one_sided;
+	static struct target target;
+	struct couple couple;
+	uint64_t word = 1;
+	struct fid_ep *ep;
+
+	want.tx_op_flags = FI_DELIVERY_COMPLETE;
+	couple_open(&couple, &want, ALL_KINDS, 0);
+	target_open(&couple, &target, FI_REMOTE_WRITE);
+	ep = couple.a.side.ep;
+	for (uint64_t count = 1; count <= 2; count++) {
+		post(&couple.pair, fi_inject_atomic(ep, &word, 1, couple.a.side.peer, target.addr,
+						    target.key, FI_UINT64, FI_SUM));
+		for (int i = 0; count > 1 && i < 100; i++)
+			gives(value(&couple.a, WRITES), count - 1);
+		until(&couple, value(&couple.a, WRITES) == count);
+		memcpy(&word, target.bytes, sizeof(word));
+		gives(word, count);
+		word = 1;
+	}
+	gives(fi_close(&target.mr->fid), 0);
+	couple_close(&couple);
+}
+
 /* Immediate data is a write, whatever else it reports. */
 static void write_with_data(void)
 {
@@ -847,6 +874,7 @@ int main(void)
 		ALONE(peek_and_discard),
 		BOTH(ping, pong),
 		BOTH_ENV(ping, pong, "FI_SHMCMA_CMA=0"),
+		ALONE(delivery),
 		ONE_SIDED(NULL),
 		ONE_SIDED("FI_SHMCMA_CMA=0"),
 		ONE_SIDED("FI_SHMCMA_RMA=strict"),

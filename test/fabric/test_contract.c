@@ -60,7 +60,8 @@ static void one_sided(struct pair *pair)
 	post(pair,
 	     fi_atomic(pair->a.ep, &operand, 1, NULL, pair->a.peer, addr, key, FI_UINT64, FI_SUM, out));
 	must(pair_done(pair, &pair->a).entry.op_context == out);
-	gives(memory[0], 3);
+	while (memory[0] != 3) /* it is complete when the target is to do it */
+		pair_progress(pair);
 	gives(fi_close(&mr->fid), 0);
 }
 
@@ -699,6 +700,12 @@ static bool is_option(int name, bool set)
 	return !set && (name == FI_OPT_TX_SIZE || name == FI_OPT_RX_SIZE);
 }
 
+/* Options of later versions of libfabric, which test_newer asks for. */
+static bool is_newer(int name)
+{
+	return name > FI_OPT_XPU_TRIGGER && name <= FI_OPT_XPU_TRIGGER + 10;
+}
+
 /* What fi_getopt gives, if it has no value for it. */
 static int no_option(bool here, int name)
 {
@@ -714,6 +721,9 @@ static void check_options(struct fid *fid, bool any)
 	for (int name = -2; name < 64; name++)
 		for (int level = 0; level < 3; level++) {
 			bool here = any && level == FI_OPT_ENDPOINT;
+
+			if (here && is_newer(name))
+				continue;
 
 			len = sizeof(value);
 			if (!here || !is_option(name, false))
@@ -784,14 +794,17 @@ static void flags_of_opening(void)
 
 	all_open(&all);
 	pair = &all.pair;
-	UNKNOWN(FI_AFFINITY,
+	UNKNOWN(FI_AFFINITY | FI_PEER,
 		fi_cq_open(pair->domain, &(struct fi_cq_attr){ .flags = flag }, &all.cq, NULL),
 		-FI_EBADFLAGS);
+	gives(fi_cq_open(pair->domain, &(struct fi_cq_attr){ .flags = FI_PEER }, &all.cq, NULL), -FI_EINVAL);
 	UNKNOWN(FI_WRITE | FI_AFFINITY,
 		fi_eq_open(pair->fabric, &(struct fi_eq_attr){ .flags = flag }, &all.eq, NULL),
 		-FI_EBADFLAGS);
-	UNKNOWN(0, fi_cntr_open(pair->domain, &(struct fi_cntr_attr){ .flags = flag }, &all.cntr, NULL),
+	UNKNOWN(FI_PEER, fi_cntr_open(pair->domain, &(struct fi_cntr_attr){ .flags = flag }, &all.cntr, NULL),
 		-FI_EBADFLAGS);
+	gives(fi_cntr_open(pair->domain, &(struct fi_cntr_attr){ .flags = FI_PEER }, &all.cntr, NULL),
+	      -FI_EINVAL);
 	UNKNOWN(0, fi_poll_open(pair->domain, &(struct fi_poll_attr){ .flags = flag }, &all.poll),
 		-FI_EBADFLAGS);
 	UNKNOWN(0,

@@ -1711,16 +1711,23 @@ static void test_calibrated(void **state)
 	}
 }
 
-/* This user, or another one, and a /dev/shm that no file can be made in. */
-static int scene_no_dir(bool read_only)
+/* In a mount namespace of its own: no file can be made in /dev/shm, or a tmpfs on /dev hides it. */
+static bool spoil_dir(const char *scene)
+{
+	bool missing = !strcmp(scene, "missing"), read_only = !strcmp(scene, "read-only");
+
+	return !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("tmpfs", missing ? "/dev" : "/dev/shm", "tmpfs",
+		      MS_NOSUID | MS_NODEV | (read_only ? MS_RDONLY : 0), "mode=755") &&
+	       (strcmp(scene, "unwritable") != 0 || !setuid(65534));
+}
+
+static int scene_no_dir(const char *scene)
 {
 	struct fi_info *hints = fi_allocinfo();
 	int result;
 
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV | (read_only ? MS_RDONLY : 0),
-		  "mode=755") ||
-	    (!read_only && setuid(65534)))
+	if (!spoil_dir(scene))
 		return 77;
 	hints->fabric_attr->prov_name = strdup(TF_PROVIDER);
 	result = has_own(hints) + 2 * has_own(hints);
@@ -1733,11 +1740,12 @@ static void test_no_dir(void **state)
 {
 	static const char *const environment[] = { "FI_LOG_LEVEL=warn", NULL };
 	static const char *const scenes[][2] = { { "read-only", "Read-only file system" },
-						 { "unwritable", "Permission denied" } };
+						 { "unwritable", "Permission denied" },
+						 { "missing", "No such file or directory" } };
 	static const char line[] = "no endpoint can be made in /dev/shm: ";
 
 	(void)state;
-	for (int i = 0; i < 2; i++) {
+	for (size_t i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++) {
 		int status;
 		const char *text = play(scenes[i][0], environment, &status), *at;
 
@@ -1779,12 +1787,20 @@ static void test_stats(void **state)
 												 NULL };
 	const char *const nowhere[] = { "FI_SHMCMA_STATS=/no/such/directory/x", "FI_LOG_LEVEL=warn",
 					NULL };
+	const char *const in_log[] = { "FI_LOG_LEVEL=info", NULL };
 	const char *text;
 	int status, fd;
 	ssize_t got;
 	glob_t files;
 
 	(void)state;
+	text = play("stats", in_log, &status);
+	assert_int_equal(status, 0);
+	check_warned(text, "shmcma: counters: tx_msgs=1 ");
+	check_warned(text,
+		     "shmcma: sent 1 messages (1 in records, 0 in bounce buffers, 0 by rendezvous), 5 B; "
+		     "received ");
+
 	text = play("stats", on_stderr, &status);
 	assert_int_equal(status, 0);
 	check_warned(text, "fi_shmcma://");
@@ -1830,10 +1846,8 @@ static int run_scene(const char *scene)
 		return scene_calibrated();
 	if (!strcmp(scene, "stats"))
 		return scene_stats();
-	if (!strcmp(scene, "read-only"))
-		return scene_no_dir(true);
-	if (!strcmp(scene, "unwritable"))
-		return scene_no_dir(false);
+	if (!strcmp(scene, "read-only") || !strcmp(scene, "unwritable") || !strcmp(scene, "missing"))
+		return scene_no_dir(scene);
 	return 126;
 }
 

@@ -218,6 +218,11 @@ static void one_round(struct bench *bench, struct end *end, uint32_t round)
 	message_check(&end->in[1], before, round);
 }
 
+static uint64_t sum_of(const struct end *end)
+{
+	return __atomic_load_n(&end->sum, __ATOMIC_RELAXED);
+}
+
 struct part {
 	struct bench *bench;
 	struct end *end;
@@ -232,8 +237,8 @@ static void *drive(void *arg)
 		atomic_fetch_add(&part->bench->rounds, 1);
 	}
 	atomic_fetch_add(&part->bench->done, 1);
-	/* who has sent to it may need its polls yet */
-	while (atomic_load(&part->bench->done) < ENDS) {
+	/* others may need its polls yet, and what they have added to its sum may still be in its ring */
+	while (atomic_load(&part->bench->done) < ENDS || sum_of(part->end) < ROUNDS * (ROUNDS - 1) / 2) {
 		fi_cq_read(part->end->cq, NULL, 0);
 		sched_yield();
 	}

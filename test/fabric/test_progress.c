@@ -946,7 +946,7 @@ static void silent_endpoint(void)
 {
 	void (*const ways[])(struct target * target) = { read_queue, read_counter, wait_for_counter,
 							 poll_set };
-	struct pair_want want = { .caps = FI_RMA | FI_ATOMIC };
+	struct pair_want want = { .caps = FI_RMA | FI_ATOMIC, .tx_op_flags = FI_DELIVERY_COMPLETE };
 	struct fi_cq_tagged_entry entry;
 	struct target target;
 	struct pair pair;

@@ -822,7 +822,10 @@ static void test_memory(void)
 		until_taken(&both,
 			    fi_atomic(both.a.tx[i], &sum, 1, NULL, to, 0, key, FI_UINT64, FI_SUM, NULL));
 		done(&both, both.a.tx_cq[i]);
-		memcpy(&value, memory, sizeof(value));
+		/* it is complete when the target is to do it; a read that needs the target comes behind it */
+		until_taken(&both, fi_fetch_atomic(both.a.tx[i], NULL, 1, NULL, &value, NULL, to, 0, key,
+						   FI_UINT64, FI_ATOMIC_READ, NULL));
+		done(&both, both.a.tx_cq[i]);
 		must(value == 15);
 		until_taken(&both,
 			    fi_writedata(both.a.tx[i], out, 8, NULL, (uint64_t)i, to, 0, key, NULL));

@@ -712,7 +712,7 @@ static void target_add(struct pair *pair, const struct target *target, uint64_t 
 
 static void sread_target(void)
 {
-	struct pair_want want = { .caps = FI_RMA | FI_ATOMIC };
+	struct pair_want want = { .caps = FI_RMA | FI_ATOMIC, .tx_op_flags = FI_DELIVERY_COMPLETE };
 	struct pair pair;
 
 	pair_open(&pair, &want);

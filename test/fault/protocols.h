@@ -1062,6 +1062,40 @@ static void work_offering_initiator(struct side *side)
 	go_on(side, 4);
 }
 
+/* Waits until the daemon's thread has done the puts that are delegated, or can do none. */
+static void wait_rescued(const struct side *side)
+{
+	const struct sc_rescue *rescue = side->peer->delegate.rescue;
+
+	while (rescue && side->peer->link == SC_LINK_UP && !other_is_done(side) &&
+	       sc_load_acquire_32(&rescue->keeper) != SC_RESCUE_RESTS)
+		sched_yield();
+}
+
+/* Injected puts that nobody polls for: the daemon's thread does them. */
+static void work_injecting_initiator(struct side *side)
+{
+	struct sc_remote small = { 0, 8, 0 }, middle = { 0, 200, 0 };
+
+	if (!wait_stage(side, 2))
+		return;
+	small.key = middle.key = side->other->keys[0];
+	rma_one(side, &small, 1, SC_RMA_WRITE);
+	rma_settle(side);
+	wait_accepted(side);
+	go_on(side, 3);
+	wait_unpolled(side, 3, ULONG_MAX);
+	for (int i = 0; i < 3; i++) {
+		side->peer->delegate.spared = 0;
+		rma_one(side, &small, 1, SC_RMA_WRITE | SC_SEND_INJECT);
+		rma_one(side, &middle, 1, SC_RMA_WRITE | SC_SEND_INJECT);
+		if (!sc_list_empty(&side->peer->delegate.ops))
+			wait_rescued(side);
+		rma_settle(side);
+	}
+	go_on(side, 4);
+}
+
 static void work_offered_target(struct side *side)
 {
 	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
@@ -1769,6 +1803,12 @@ static const struct protocol protocols[] = {
 	  { "initiator", "target" },
 	  0,
 	  { work_offering_initiator, work_offered_target },
+	  NULL,
+	  { 0 } },
+	{ "one-sided, injected",
+	  { "initiator", "target" },
+	  0,
+	  { work_injecting_initiator, work_offered_target },
 	  NULL,
 	  { 0 } },
 	{ "one-sided, assisted",

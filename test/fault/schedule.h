@@ -34,7 +34,7 @@
 /* After so long a schedule hangs, if both have had so much of a processor; without, after so long. */
 #define HANG_MS 60000
 #define HANG_CPU_MS 5000
-#define HANG_IDLE_MS 300000
+#define HANG_IDLE_MS 600000
 #define RECENT 12
 /* How long a process is stopped: so many polls of the other's (it asks after a peer each 1,024), */
 #define STOP_POLLS 2500

@@ -147,6 +147,11 @@ list()
 	echo breaks delegate -DL=3 -DREAD=2
 	echo breaks delegate -DL=3 -DRETURN=0
 
+	echo holds rescue
+	for mutant in MORE=0 KEEPER=0 WAIT=0 ADDED=0 ENDED=0 RIGHT=0; do
+		echo breaks rescue -D$mutant
+	done
+
 	echo holds grow
 	for mutant in ROOM=0 TELL=0 TELL=2 TELL=3 CLEAR=0 CLEAR=2 LATER=0; do
 		echo breaks grow -D$mutant

@@ -12,7 +12,7 @@
  *  - A hang: each section has a deadline (MPITEST_SECTION_SECONDS, 0 = none); the rank that
  *    misses it says in which section and ends the job.
  *
- * All ranks run on one machine: that is the only kind of job shmcma can carry.
+ * All ranks run on one machine, the only kind of job that shmcma can carry alone; check-lnx.sh has two.
  */
 #ifndef SHMCMA_TEST_MPI_MPITEST_H
 #define SHMCMA_TEST_MPI_MPITEST_H
@@ -104,15 +104,28 @@ static inline void mt_enter(const char *name)
 	alarm(mt_deadline);
 }
 
+static inline int mt_listed(const char *list, const char *name)
+{
+	size_t length;
+
+	for (;; list += length + 1) {
+		length = strcspn(list, "|");
+		if (length == strlen(name) && memcmp(list, name, length) == 0)
+			return 1;
+		if (!list[length])
+			return 0;
+	}
+}
+
 /*
  * Begin a section; 0: leave it out. Sections do not overlap in time, so a stray message cannot
- * be taken for the next one's. MPITEST_ONLY and MPITEST_SKIP hold one section's name each.
+ * be taken for the next one's. MPITEST_ONLY holds one section's name, MPITEST_SKIP several, with '|' between them.
  */
 static inline int mt_section(const char *name)
 {
 	const char *only = getenv("MPITEST_ONLY"), *skip = getenv("MPITEST_SKIP");
 
-	if ((only && strcmp(only, name) != 0) || (skip && strcmp(skip, name) == 0))
+	if ((only && strcmp(only, name) != 0) || (skip && mt_listed(skip, name)))
 		return 0;
 	mt_enter(name);
 	MPI_Barrier(MPI_COMM_WORLD);

@@ -4,6 +4,7 @@
 # openmpi.sh - what the tests with Open MPI share; read in by them: skip(), and Open MPI itself.
 #
 #   mpicc, mpirun, launch   set here: Open MPI's, and how ranks are started on one machine
+#   python()                prints the Python that has mpi4py for Open MPI
 
 skip()
 {
@@ -39,3 +40,16 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # More ranks than processors: no binding, and ranks that wait make room for others.
 launch="--oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
+
+# The first Python that has mpi4py for this MPI.
+python()
+{
+	for candidate in "${PYTHON:-python3}" python3 /usr/bin/python3; do
+		"$candidate" -c 'import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+raise SystemExit("Open MPI" not in MPI.Get_library_version())' 2>/dev/null || continue
+		echo "$candidate"
+		return
+	done
+}

@@ -14,6 +14,9 @@
 #              by pml ob1 over the same BTL (btl_ofi_mode 2: both one- and two-sided)
 #   mixed      osc rdma over btl ofi, messages by pml cm over mtl ofi: two endpoints in a process
 #   file       what etc/openmpi-mca-params.conf says
+#   windows    the same, of a program that moves large pieces by one-sided operations: the file makes messages of them,
+#              so each rank has to have sent their bytes
+#   env        the same by variables of the environment
 #
 # Prints "PASS name" or "FAIL name" for each run, and last "N passed, M failed". With names
 # (p2p-2, coll-4, p2p-nocma-2, ...) makes these runs only. Exit: 0, 1, or 77 (skipped).
@@ -100,7 +103,7 @@ program()
 # of 1, the first rank that does not show traffic.
 counters()
 {
-	awk -v ranks="$1" -v onesided="$3" '
+	awk -v ranks="$1" -v onesided="$3" -v least="$4" '
 		/shmcma: counters:/ {
 			match(FILENAME, /rank\.[0-9]+/)
 			rank = substr(FILENAME, RSTART + 5, RLENGTH - 5) + 0
@@ -123,6 +126,8 @@ counters()
 					complaint = "has carried nothing over shmcma"
 				else if (onesided && own[rank, "rma_ops"] <= 0)
 					complaint = "has made no one-sided operation over shmcma"
+				else if (own[rank, "tx_bytes"] < least)
+					complaint = "has sent " own[rank, "tx_bytes"] " of at least " least " bytes over shmcma"
 				else
 					continue
 				print "rank " rank " " complaint
@@ -146,6 +151,7 @@ judge()
 	logs=$3
 	mode=$4
 	onesided=$5
+	least=$6
 
 	if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
 		echo "no end after $limit s"
@@ -155,7 +161,7 @@ judge()
 		echo "rank 0 has not said that its checks passed"
 	elif [ "$provider" != shmcma ]; then
 		return 0
-	elif ! counters "$ranks" "$logs" "$onesided" >"$work/sum"; then
+	elif ! counters "$ranks" "$logs" "$onesided" "$least" >"$work/sum"; then
 		cat "$work/sum"
 	elif [ "$mode" = nocma ] && grep -q 'cma_bytes=[1-9]' "$work/sum"; then
 		echo "bytes went by CMA although it was off: $(cat "$work/sum")"
@@ -175,6 +181,7 @@ enter()
 		unset FI_PROVIDER # the file names it
 		export OMPI_MCA_mca_base_param_files="$here/../../etc/openmpi-mca-params.conf"
 		;;
+	env) export OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi OMPI_MCA_opal_common_ofi_provider_include=shmcma ;;
 	esac
 }
 
@@ -193,6 +200,7 @@ run()
 	*) return ;;
 	esac
 	onesided=1
+	least=0
 	case $way in
 	messages)
 		onesided=
@@ -200,9 +208,10 @@ run()
 		;;
 	rdma) options=$rdma ;;
 	mixed) options=$mixed ;;
-	file)
+	file | windows)
 		onesided=
-		options="--mca orte_base_help_aggregate 1" # the file says all that matters
+		[ "$way" = file ] || least=$((48 << 20)) # 8 MiB put and got in three kinds of windows, and smaller pieces
+		options="--mca orte_base_help_aggregate 1" # the file, or the environment, says all that matters
 		;;
 	esac
 	[ -n "$options" ] || return
@@ -214,7 +223,7 @@ run()
 	) </dev/null >"$work/mpirun" 2>&1
 	status=$?
 
-	if reason=$(judge "$status" "$ranks" "$logs" "$mode" "$onesided"); then
+	if reason=$(judge "$status" "$ranks" "$logs" "$mode" "$onesided" "$least"); then
 		passed=$((passed + 1))
 		echo "PASS $name"
 		sed -n 's/^/     /; / checks passed$/p' "$logs/rank.0/stdout"
@@ -233,19 +242,6 @@ run()
 	rm -rf "$logs"
 }
 
-# The first Python that has mpi4py for this MPI.
-python()
-{
-	for candidate in "${PYTHON:-python3}" python3 /usr/bin/python3; do
-		"$candidate" -c 'import mpi4py
-mpi4py.rc.initialize = False
-from mpi4py import MPI
-raise SystemExit("Open MPI" not in MPI.Get_library_version())' 2>/dev/null || continue
-		echo "$candidate"
-		return
-	done
-}
-
 # ---- the runs ----
 
 for ranks in 2 4; do
@@ -258,6 +254,8 @@ for ranks in 2 4; do
 done
 if [ "$provider" = shmcma ]; then
 	run p2p-file 2 file file "$(program p2p)"
+	run osc-file 2 windows file env MPITEST_ONLY="put and get, large" "$(program osc)"
+	run p2p-env 2 file env "$(program p2p)"
 	run p2p-nocma 2 messages nocma "$(program p2p)"
 	run p2p-nocma 4 messages nocma "$(program p2p)"
 	run osc-rdma-nocma 2 rdma nocma "$(program osc)"

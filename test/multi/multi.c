@@ -224,7 +224,9 @@ static const struct {
 	COUNTER(connects),	  COUNTER(accepts),	     COUNTER(refusals),
 	COUNTER(quarantines),	  COUNTER(departures),	     COUNTER(deaths),
 	COUNTER(rma_ops),	  COUNTER(rma_direct_bytes), COUNTER(rma_requests),
-	COUNTER(rma_served),
+	COUNTER(rma_served),	  COUNTER(rma_delegated),    COUNTER(rma_delegated_taken),
+	COUNTER(rma_rescued),	  COUNTER(rma_batched),	     COUNTER(rma_assisted),
+	COUNTER(tx_overflows),
 #undef COUNTER
 };
 

@@ -63,10 +63,11 @@
 /* The provider's counters, summed over the endpoints that a rank closed. Names as it prints them. */
 struct mt_counters {
 	unsigned lines; /* endpoints that reported */
-	uint64_t tx_msgs, tx_bytes, tx_inline, tx_bounce, tx_rdv;
+	uint64_t tx_msgs, tx_bytes, tx_inline, tx_bounce, tx_rdv, tx_overflows;
 	uint64_t rx_msgs, rx_bytes, rx_unexpected;
 	uint64_t rx_cma_bytes, rx_pulled_bytes, rx_local_bytes, shared_bytes;
 	uint64_t rma_ops, rma_direct_bytes, rma_requests, rma_served;
+	uint64_t rma_delegated, rma_delegated_taken, rma_rescued, rma_batched, rma_assisted;
 	uint64_t connects, accepts, refusals, quarantines, departures, deaths;
 };
 

@@ -142,11 +142,21 @@ static inline void rma_move(struct mt_ep *ep, struct mt_op *op, bool write, void
 	rma_post(ep, op, &request);
 }
 
-/* An atomic on one 64-bit word: former value into *result if that is not NULL. */
+/* An atomic on one 64-bit word, until it is done: former value into *result if that is not NULL. */
 static inline void rma_atomic(struct mt_ep *ep, struct mt_op *op, enum fi_op code, const uint64_t *operand,
 			      uint64_t *result, fi_addr_t peer, const struct rma_place *place, size_t at)
 {
 	uint64_t addr = place->addr + at;
+	struct fi_ioc ioc = { (void *)operand, 1 };
+	struct fi_rma_ioc remote = { addr, 1, place->key };
+	const struct fi_msg_atomic msg = { .msg_iov = &ioc,
+					   .iov_count = 1,
+					   .addr = peer,
+					   .rma_iov = &remote,
+					   .rma_iov_count = 1,
+					   .datatype = FI_UINT64,
+					   .op = code,
+					   .context = op };
 	ssize_t rc;
 
 	do {
@@ -157,8 +167,7 @@ static inline void rma_atomic(struct mt_ep *ep, struct mt_op *op, enum fi_op cod
 			rc = fi_fetch_atomic(ep->ep, operand, 1, NULL, result, NULL, peer, addr,
 					     place->key, FI_UINT64, code, op);
 		else
-			rc = fi_atomic(ep->ep, operand, 1, NULL, peer, addr, place->key, FI_UINT64, code,
-				       op);
+			rc = fi_atomicmsg(ep->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
 		if (rc)
 			op->pending = false;
 		if (rc == -FI_EAGAIN)

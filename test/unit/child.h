@@ -189,6 +189,7 @@ static inline bool child_private_shm(const char *options)
 
 /* ---- log ------------------------------------------------------------------------------------- */
 
+static enum sc_log_level child_log_level;
 static char child_log_line[512];
 static unsigned int child_log_lines;
 
@@ -202,13 +203,13 @@ static inline bool child_is_daemon(void)
 
 static inline void child_log(enum sc_log_level level, const char *line)
 {
-	(void)level;
 	if (child_is_daemon()) {
 		if (getenv("TEST_VERBOSE"))
 			fprintf(stderr, "[%d, thread] %s\n", (int)getpid(), line);
 		return;
 	}
 	__atomic_fetch_add(&child_log_lines, 1, __ATOMIC_RELAXED);
+	child_log_level = level;
 	snprintf(child_log_line, sizeof(child_log_line), "%s", line);
 	if (getenv("TEST_VERBOSE"))
 		fprintf(stderr, "[%d] %s\n", (int)getpid(), line);

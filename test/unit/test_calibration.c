@@ -909,6 +909,7 @@ static void test_command(void **state)
 	assert_int_equal(run_command("shmcma-tune 2>&1", text), 0);
 	says(text, "not yet");
 	says(text, "eager_max         32768, as usual");
+	assert_true(is_json("shmcma tune --json"));
 	dear.cma_start = 50000;
 	assert_int_equal(sc_calibration_store(&dear), 0);
 	assert_int_equal(run_command("shmcma-tune 2>&1", text), 0);
@@ -918,6 +919,10 @@ static void test_command(void **state)
 	says(text, "0.050 us/KiB within a core, 0.150 without");
 	says(text, "65536: usually 32768, here from 65536 to 65536");
 	says(text, "FI_SHMCMA_EAGER_MAX=4711");
+	assert_true(is_json("shmcma tune --json"));
+	assert_int_equal(run_command("shmcma tune --json", text), 0);
+	says(text, "\"cma_start_ns\": 50000");
+	says(text, "\"FI_SHMCMA_EAGER_MAX=4711\"");
 	assert_int_equal(run_command("shmcma-tune -x 2>&1", text), 2);
 	assert_int_equal(run_command("shmcma-tune again 2>&1", text), 2);
 	assert_int_equal(run_command("shmcma-tune --help 2>&1", text), 0);

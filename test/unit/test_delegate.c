@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/atomic.h"
+#include "base/fault.h"
 #include "link/connect.h"
 #include "rma/delegate.h"
 #include "rma_pair.h"
@@ -633,8 +634,98 @@ static void test_get_errors(void **state)
 	rma_close();
 }
 
-/* Written to with success, and then not there any more. */
+static int put_into(struct sc_reg *mapped, bool taken)
+{
+	struct sc_remote remote = { 0, 8, sc_reg_key(mapped) };
+	struct iovec iov = { from, 8 };
+	uint64_t before = counters()->rma_delegated_taken;
+
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	owner_polls();
+	we_poll();
+	assert_int_equal(counters()->rma_delegated_taken - before, taken);
+	return comp_take(&pair[0].tx).err;
+}
+
+/* Written to with success, and then not there any more: the owner has registered more than it has. */
 static void test_unmapped_meanwhile(void **state)
+{
+	size_t page = (size_t)getpagesize();
+	struct sc_reg *mapped;
+	uint8_t *pages;
+
+	OPEN();
+	pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(pages, MAP_FAILED);
+	munmap(pages + page, page);
+	mapped = reg_open(tab[1], pages, 2 * page, SC_REG_READ | SC_REG_WRITE);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(put_into(mapped, true), 0);
+	munmap(pages, page);
+	assert_int_equal(put_into(mapped, true), EIO);
+	assert_int_equal(sc_reg_close(mapped), 0);
+	rma_close();
+}
+
+/* The initiator waits for each open operation as long, so for several longer, before it does them itself. */
+static void test_waits_for_each(void **state)
+{
+	(void)state;
+	for (uint32_t count = 1; count <= 4; count += 3) {
+		uint32_t polls = 0;
+
+		OPEN();
+		for (uint32_t i = 0; i < count; i++)
+			offer(from, 8 * i, 8, 0);
+		while (!counters()->rma_direct_bytes) {
+			(void)sc_ep_poll(pair[0].ep);
+			assert_true(++polls < 1000);
+		}
+		assert_in_range(polls, 100 * count, 100 * count + 2);
+		expect_done((int)count);
+		rma_close();
+	}
+}
+
+#ifdef SC_FAULT_INJECTION
+static uint32_t tellings;
+
+static int count_tellings(const char *point)
+{
+	tellings += !strcmp(point, "taker.delegated_told");
+	return 0;
+}
+#endif
+
+/* The owner tells of the puts of one look together; also if the record behind them ends the connection. */
+static void test_told_together(void **state)
+{
+#ifdef SC_FAULT_INJECTION
+	for (int breach = 0; breach < 2; breach++) {
+		OPEN();
+		for (uint32_t i = 0; i < 5; i++)
+			offer(from, 8 * i, 8, 0);
+		if (breach) {
+			memset(sc_ring_reserve(&pair[0].peer->tx)->words, 0xff, 56);
+			sc_ring_commit(&pair[0].peer->tx, sc_ring_ctl(SC_ABI_PULL, 0, 1, 0), 1);
+		}
+		tellings = 0;
+		sc_fault_hook = count_tellings;
+		(void)sc_ep_poll(pair[1].ep);
+		(void)core_failing(NULL, 0);
+		assert_int_equal(tellings, 1);
+		we_poll();
+		expect_done(5);
+		rma_close();
+	}
+#else
+	(void)state;
+	skip();
+#endif
+}
+
+/* Of memory that is all there the owner asks once for each registration. */
+static void test_asked_once(void **state)
 {
 	size_t page = (size_t)getpagesize();
 	struct sc_reg *mapped;
@@ -644,19 +735,20 @@ static void test_unmapped_meanwhile(void **state)
 	pages = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(pages, MAP_FAILED);
 	mapped = reg_open(tab[1], pages, page, SC_REG_READ | SC_REG_WRITE);
-	for (int there = 3; there >= 0; there--) {
-		struct iovec iov = { from, 8 };
-		struct sc_remote remote = { 0, 8, sc_reg_key(mapped) };
-
-		if (!there)
-			munmap(pages, page);
-		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
-		owner_polls();
-		we_poll();
-		assert_int_equal(comp_take(&pair[0].tx).err, there ? 0 : EIO);
+	assert_int_equal(put_into(mapped, true), 0);
+	if (!core_failing("probe.touch", EFAULT)) {
+		assert_int_equal(sc_reg_close(mapped), 0);
+		rma_close();
+		skip();
 	}
-	assert_int_equal(counters()->rma_delegated_taken, 4);
+	assert_int_equal(put_into(mapped, true), 0);
 	assert_int_equal(sc_reg_close(mapped), 0);
+	mapped = reg_open(tab[1], pages, page, SC_REG_READ | SC_REG_WRITE);
+	assert_int_equal(put_into(mapped, true), EIO);
+	core_failing(NULL, 0);
+	assert_int_equal(put_into(mapped, true), 0);
+	assert_int_equal(sc_reg_close(mapped), 0);
+	munmap(pages, page);
 	rma_close();
 }
 
@@ -868,14 +960,77 @@ static void test_mad_owner(void **state)
 		uint32_t done;
 		bool withdrawn_first;
 	} cases[] = {
-		{ 4, 0, false },	  { 1000, 0, false },	    { 1ull << 32, 0, false },
+		{ 4, 0, false },	  { 60, 0, false },	    { 1ull << 32, 0, false },
 		{ 3ull << 32, 0, false }, { UINT64_MAX, 0, false }, { 0, 4, false },
-		{ 0, INT32_MAX, false },  { 0, 2, true },	    { 0, 3, true },
+		{ 0, 60, false },	  { 0, 2, true },	    { 0, 3, true },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		OPEN();
 		mad_owner(cases[i].claim, cases[i].done, cases[i].withdrawn_first);
+		rma_close();
+	}
+}
+
+/* The owner reads the record of one behind which many others were withdrawn, and does not take it. */
+static void test_many_withdrawn(void **state)
+{
+	struct sc_peer_delegate *delegate;
+	uint32_t many = 1000;
+
+	OPEN();
+	offer(from, 0, 8, 0);
+	for (int poll = 0; poll < 300; poll++)
+		we_poll();
+	expect_done(1);
+	memset(space, 0xa5, SPACE);
+	delegate = &pair[0].peer->delegate;
+	delegate->first = delegate->ours = delegate->end = delegate->withdrawn = many;
+	sc_store_relaxed_64(claim_word(), (uint64_t)many << 32);
+	owner_polls();
+	assert_true(is_untouched(0, 0));
+	assert_true(sc_load_relaxed_64(claim_word()) == (uint64_t)many << 32);
+	pair[1].peer->taker.seen = many;
+	delegate->spared = 0;
+	offer(from, 0, 8, 0);
+	owner_polls();
+	assert_memory_equal(space, from, 8);
+	we_poll();
+	expect_done(1);
+	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
+	expect_idle();
+	rma_close();
+}
+
+/* Numbers of so long ago that they have gone round say nothing. */
+static void test_long_ago(void **state)
+{
+	static const uint32_t passed[] = { INT32_MAX, (uint32_t)INT32_MAX + 40, UINT32_MAX - 200 };
+
+	for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]); i++) {
+		struct sc_peer_delegate *delegate;
+
+		OPEN();
+		/* this side has withdrawn all since the first one */
+		offer(from, 0, 8, 0);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+		delegate = &pair[0].peer->delegate;
+		delegate->first = delegate->ours = delegate->end = delegate->withdrawn = passed[i];
+		pair[1].peer->taker.seen = passed[i];
+		sc_store_relaxed_64(claim_word(), (uint64_t)passed[i] << 32 | 1);
+		for (uint64_t put = 1; put < 4; put++) {
+			delegate->spared = 0;
+			offer(from + 8 * put, 8 * put, 8, 0);
+			for (int poll = 0; poll < 300; poll++)
+				we_poll();
+			assert_memory_equal(space + 8 * put, from + 8 * put, 8);
+			expect_done(1);
+			owner_polls();
+		}
+		assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
+		expect_idle();
 		rma_close();
 	}
 }
@@ -1514,12 +1669,17 @@ int main(void)
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_unmapped_meanwhile),
+		cmocka_unit_test(test_asked_once),
+		cmocka_unit_test(test_waits_for_each),
+		cmocka_unit_test(test_told_together),
 		cmocka_unit_test(test_closed_key),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test(test_in_hand),
 		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_mad_owner),
+		cmocka_unit_test(test_many_withdrawn),
+		cmocka_unit_test(test_long_ago),
 		cmocka_unit_test(test_mad_writer),
 		cmocka_unit_test(test_far_apart),
 		cmocka_unit_test(test_race),

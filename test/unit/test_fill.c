@@ -279,7 +279,11 @@ static void test_fetched_too_late(void **state)
 	check_fill(&fill, 1, 512);
 	fill.costs.any[SC_FILL_CACHED] = 200;
 	sc_fill_fetch(&fill, buffer, 1024);
+#ifdef __x86_64__
 	assert_int_equal(fill.fetched_size, 1024);
+#else
+	assert_int_equal(fill.fetched_size, 0); /* this processor does not stream */
+#endif
 }
 
 /* The best by what each way took where it was measured, if plain stores or if that itself was the best so far. */

@@ -89,6 +89,7 @@ static int copy(bool write, void *to, const void *from, size_t len)
 	};
 
 	sc_probe_forget(&memory);
+	sc_probe_choose(&memory, 0);
 	return write ? sc_probe_write(&memory, &both) : sc_probe_read(&memory, &both);
 }
 
@@ -359,16 +360,17 @@ static void test_secret(void **state)
 	run(secret);
 }
 
-/* What is known of a page is known for what it was looked at, and until the moment is over. */
+/* What is known of a page is known for what it was looked at, for one poll or while a name is chosen. */
 static void test_known(void **state)
 {
 	struct pages pages = map_pages();
 	struct sc_probe memory = { 0 };
 	struct iovec write = { pages.write, 1 }, read = { pages.read, 1 };
 	struct iovec to_the_end = { pages.read + 1, 2 * pages.size - 1 }, nothing = { pages.none, 0 };
+	struct iovec both = { pages.write, pages.size + 1 };
 
 	(void)state;
-	sc_probe_forget(&memory);
+	sc_probe_choose(&memory, 0);
 	if (sc_probe_check(&memory, &write, 1, true) == -ENOSYS)
 		skip();
 	for (int again = 0; again < 2; again++) {
@@ -379,10 +381,41 @@ static void test_known(void **state)
 		assert_int_equal(sc_probe_check(&memory, &to_the_end, 1, false), 0);
 		assert_int_equal(sc_probe_check(&memory, &nothing, 1, true), 0);
 	}
+	sc_probe_choose(&memory, 7);
+	assert_int_equal(sc_probe_check(&memory, &write, 1, true), 0);
+	assert_int_equal(sc_probe_check(&memory, &both, 1, true), 0);
 	assert_int_equal(munmap(pages.write, 4 * pages.size), 0);
-	sc_probe_forget(&memory);
-	assert_int_equal(sc_probe_check(&memory, &read, 1, false), -EIO);
-	assert_int_equal(sc_probe_check(&memory, &write, 1, true), -EIO);
+	for (int polls = 0; polls < 3; polls++) {
+		sc_probe_choose(&memory, 7);
+		assert_int_equal(sc_probe_check(&memory, &both, 1, true), 0);
+		assert_int_equal(sc_probe_check(&memory, &both, 1, false), 0);
+		sc_probe_choose(&memory, 8);
+		assert_int_equal(sc_probe_check(&memory, &both, 1, true), -EIO);
+		sc_probe_forget(&memory);
+		sc_probe_choose(&memory, 0);
+		assert_int_equal(sc_probe_check(&memory, &read, 1, false), -EIO);
+		assert_int_equal(sc_probe_check(&memory, &write, 1, true), -EIO);
+	}
+}
+
+/* Mapped is what has an address, whatever may be done with it. No range is too long to ask. */
+static void test_mapped(void **state)
+{
+	struct pages pages = map_pages();
+	uintptr_t all = UINTPTR_MAX - (uintptr_t)pages.size;
+	struct iovec some[2] = { { pages.write + 1, 2 * pages.size }, { pages.read + 5, pages.size } };
+
+	(void)state;
+	assert_true(sc_probe_is_mapped(some, 2));
+	assert_true(sc_probe_is_mapped(some, 0));
+	assert_int_equal(mprotect(pages.read, pages.size, PROT_NONE), 0);
+	assert_true(sc_probe_is_mapped(some, 2));
+	some[1] = (struct iovec){ pages.none, 1 };
+	assert_false(sc_probe_is_mapped(some, 2));
+	for (uintptr_t more = 0; more < 2 * pages.size; more += pages.size - 1) {
+		some[1] = (struct iovec){ NULL, all + more < all ? UINTPTR_MAX : all + more };
+		assert_false(sc_probe_is_mapped(some, 2));
+	}
 }
 
 int main(void)
@@ -393,6 +426,7 @@ int main(void)
 		cmocka_unit_test(test_no_touch),      cmocka_unit_test(test_no_look_at_all),
 		cmocka_unit_test(test_fails),	      cmocka_unit_test(test_special),
 		cmocka_unit_test(test_secret),	      cmocka_unit_test(test_known),
+		cmocka_unit_test(test_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1184,17 +1184,22 @@ static void test_pieces_too_long(void **state)
 
 #define PARTS_SIZE 10000 /* in buffers 0, 1 and 2 of pair[0] */
 
-static void parts_open(void)
+static void parts_fill(void)
 {
 	assert_int_equal(default_buf_size(), 4096);
+	for (uint16_t i = 0; i < 3; i++)
+		memcpy(sc_seg_buf(pair[0].ep->seg, i), from + i * 4096, i < 2 ? 4096 : PARTS_SIZE - 8192);
+}
+
+static void parts_open(void)
+{
 	pair_open(pair, NULL, WAY_PULL);
 	send_to_1(20000, 99, SC_TAGGED); /* the buffers have memory */
 	assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), 99, SC_TAGGED), 0);
 	ends_settle(pair, 2);
 	expect_received(&pair[1], pair[1].peer, into, 20000, 99);
 	drop_sent();
-	for (uint16_t i = 0; i < 3; i++)
-		memcpy(sc_seg_buf(pair[0].ep->seg, i), from + i * 4096, i < 2 ? 4096 : PARTS_SIZE - 8192);
+	parts_fill();
 	memset(into, 0xa5, sizeof(into));
 }
 
@@ -1348,6 +1353,251 @@ static void test_parts_in_order(void **state)
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
 	drop_sent();
 	pair_close(pair);
+}
+
+/* ---- receives that are posted elsewhere: `elsewhere` matches the messages of pair[1] -------------- */
+
+static struct {
+	struct sc_rxq *rxq;
+	const struct sc_recv *posted; /* for the next message; NULL: it has to wait */
+	struct sc_envelope envelope;  /* of the last message */
+	struct sc_rx_msg *kept;	      /* the last one that waits */
+	int asked, offered;	      /* calls of match, keep */
+	int error;		      /* of match, instead of an answer */
+	int refusal;		      /* of keep */
+} elsewhere;
+
+static int match_elsewhere(void *arg, const struct sc_envelope *envelope, struct sc_recv *recv)
+{
+	assert_ptr_equal(arg, &elsewhere);
+	elsewhere.asked++;
+	elsewhere.envelope = *envelope;
+	if (elsewhere.error)
+		return elsewhere.error;
+	if (!elsewhere.posted)
+		return 0;
+	*recv = *elsewhere.posted;
+	elsewhere.posted = NULL;
+	return 1;
+}
+
+static int keep_elsewhere(void *arg, struct sc_rx_msg *msg)
+{
+	assert_ptr_equal(arg, &elsewhere);
+	elsewhere.offered++;
+	if (!elsewhere.refusal)
+		elsewhere.kept = msg;
+	return elsewhere.refusal;
+}
+
+/* Connected; the first buffers of pair[0] have memory, and what part() announces. */
+static void elsewhere_open(void)
+{
+	static const struct sc_matcher matcher = { match_elsewhere, keep_elsewhere };
+	struct sc_ep_attr attr = end_attr();
+
+	memset(&elsewhere, 0, sizeof(elsewhere));
+	assert_int_equal(sc_rxq_create_matched(&matcher, &elsewhere, &elsewhere.rxq), 0);
+	assert_ptr_equal(sc_rxq_arg(elsewhere.rxq), &elsewhere);
+	attr.rxq = elsewhere.rxq;
+	attr.rx_report = true;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], &attr);
+	pair_connect(pair, WAY_PULL);
+	send_to_1(20000, 99, SC_TAGGED);
+	assert_non_null(elsewhere.kept);
+	sc_waiting_drop(elsewhere.kept);
+	ends_settle(pair, 2);
+	drop_sent();
+	parts_fill();
+	elsewhere.kept = NULL;
+	elsewhere.asked = elsewhere.offered = 0;
+}
+
+static void elsewhere_close(void)
+{
+	pair_close(pair);
+	sc_rxq_destroy(elsewhere.rxq);
+}
+
+static struct sc_recv recv_into(const struct iovec *room)
+{
+	return (struct sc_recv){
+		.iov = room, .iov_count = 1, .context = into, .cq_flags = 0x7ec4, .flags = SC_TAGGED
+	};
+}
+
+/* The receive comes before the part of that number, or after the last. */
+static void test_elsewhere_parts(void **state)
+{
+	static const size_t rooms[] = { PARTS_SIZE, 9000, 8192, 5000, 100, 0 };
+
+	(void)state;
+	elsewhere_open();
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++)
+		for (int posted = 0; posted < 4; posted++) {
+			struct iovec room = { into, rooms[i] };
+			struct sc_recv recv = recv_into(&room);
+			struct sc_comp comp;
+
+			memset(into, 0xa5, PARTS_SIZE + 2);
+			elsewhere.posted = posted ? NULL : &recv;
+			for (int at = 0; at < 3; at++) {
+				if (at && at == posted)
+					assert_int_equal(sc_waiting_receive(elsewhere.kept, &recv), 0);
+				part(at);
+				assert_ptr_equal(sc_waiting_source(elsewhere.rxq, elsewhere.kept),
+						 at < posted ? pair[1].peer : NULL);
+			}
+			if (posted == 3)
+				assert_int_equal(sc_waiting_receive(elsewhere.kept, &recv), 0);
+			assert_ptr_equal(elsewhere.envelope.source, pair[1].peer);
+			assert_int_equal(elsewhere.envelope.tag, 5);
+			assert_int_equal(elsewhere.envelope.data, 6);
+			assert_int_equal(elsewhere.envelope.size, PARTS_SIZE);
+			assert_int_equal(elsewhere.envelope.flags, SC_TAGGED | SC_SEND_DATA);
+			comp = comp_take(&pair[1].rx);
+			assert_ptr_equal(comp.context, into);
+			assert_int_equal(comp.cq_flags, 0x7ec4);
+			assert_int_equal(comp.err, rooms[i] < PARTS_SIZE ? EMSGSIZE : 0);
+			assert_int_equal(comp.len, rooms[i]);
+			assert_int_equal(comp.data, 6);
+			assert_true(pattern_is(into, rooms[i], 1));
+			assert_int_equal(into[rooms[i]], 0xa5);
+			assert_int_equal(pair[1].peer->recv.units_held, 0);
+			assert_true(sc_list_empty(&pair[1].peer->recv.waiting));
+			assert_null(pair[1].peer->recv.arriving);
+			assert_null(pair[1].peer->recv.arriving_op);
+			elsewhere.kept = NULL;
+		}
+	assert_int_equal(elsewhere.asked, 4 * sizeof(rooms) / sizeof(rooms[0]));
+	assert_int_equal(elsewhere.offered, 3 * sizeof(rooms) / sizeof(rooms[0]));
+	elsewhere_close();
+}
+
+/* It is dropped before a part comes, or after the last; the next message is whole. */
+static void test_elsewhere_drop(void **state)
+{
+	(void)state;
+	elsewhere_open();
+	for (int dropped = 1; dropped < 4; dropped++) {
+		for (int at = 0; at < 3; at++) {
+			if (at == dropped) {
+				sc_waiting_drop(elsewhere.kept);
+				/* it takes the parts that come */
+				assert_int_equal(pair[1].peer->recv.units_held, SC_ABI_UNITS(PARTS_SIZE));
+			}
+			part(at);
+		}
+		if (dropped == 3)
+			sc_waiting_drop(elsewhere.kept);
+		assert_int_equal(pair[1].peer->recv.units_held, 0);
+		assert_true(sc_list_empty(&pair[1].peer->recv.waiting));
+		assert_null(pair[1].peer->recv.arriving);
+	}
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	elsewhere_close();
+}
+
+/* The sender ends with a part still to come: the receive fails; a message that is dropped is gone. */
+static void test_elsewhere_sender_ends(void **state)
+{
+	(void)state;
+	for (int how = 0; how < 4; how++) {
+		struct iovec room = { into, PARTS_SIZE };
+		struct sc_recv recv = recv_into(&room);
+
+		elsewhere_open();
+		part(0);
+		if (how == 0)
+			sc_waiting_drop(elsewhere.kept);
+		if (how == 1)
+			assert_int_equal(sc_waiting_receive(elsewhere.kept, &recv), 0);
+		part(1);
+		end_close(&pair[0]);
+		ends_settle(&pair[1], 1);
+		if (how == 2)
+			sc_waiting_drop(elsewhere.kept);
+		if (how == 3)
+			assert_int_equal(sc_waiting_receive(elsewhere.kept, &recv), 0);
+		if (how & 1) {
+			struct sc_comp comp = comp_take(&pair[1].rx);
+
+			assert_int_equal(comp.err, ECONNRESET);
+			assert_ptr_equal(comp.context, into);
+			assert_int_equal(comp.tag, 5);
+		}
+		assert_null(sc_comp_ring_peek(&pair[1].rx));
+		assert_int_equal(pair[1].peer->recv.units_held, 0);
+		assert_int_equal(pair[1].ep->counters.quarantines, 0);
+		elsewhere_close();
+	}
+}
+
+/* The receiver ends while whole messages wait, and one with a part still to come. */
+static void test_elsewhere_receiver_ends(void **state)
+{
+	struct sc_rx_msg *kept[3];
+
+	(void)state;
+	for (int how = 0; how < 3; how++) {
+		struct iovec room = { into, 8 };
+		struct sc_recv recv = recv_into(&room);
+
+		elsewhere_open();
+		for (int i = 0; i < 2; i++) {
+			send_to_1(i ? 50000 : 8, 5, SC_TAGGED);
+			kept[i] = elsewhere.kept;
+		}
+		part(0);
+		kept[2] = elsewhere.kept;
+		end_close(&pair[1]);
+		for (int i = 0; i < 3; i++) {
+			assert_ptr_equal(sc_waiting_rxq(kept[i]), elsewhere.rxq);
+			assert_null(sc_waiting_source(elsewhere.rxq, kept[i]));
+			if (how == 0)
+				sc_waiting_drop(kept[i]);
+			if (how == 1)
+				assert_int_equal(sc_waiting_receive(kept[i], &recv), -ENOTCONN);
+		}
+		elsewhere_close(); /* how 2: the queue drops them */
+	}
+}
+
+/* No answer now, or no memory there: the message stays in the ring until a later poll. */
+static void test_elsewhere_refused(void **state)
+{
+	static const size_t sizes[] = { 8, 2000, PARTS_SIZE, 50000 };
+
+	(void)state;
+	elsewhere_open();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (int refusal = 0; refusal < 2; refusal++) {
+			struct iovec room = { into, sizes[i] };
+			struct sc_recv recv = recv_into(&room);
+
+			elsewhere.kept = NULL;
+			elsewhere.asked = elsewhere.offered = 0;
+			elsewhere.error = refusal ? 0 : -EAGAIN;
+			elsewhere.refusal = refusal ? -ENOSPC : 0;
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizes[i], 5, SC_TAGGED),
+					 0);
+			for (int polls = 0; polls < 20; polls++)
+				sc_ep_poll(pair[1].ep);
+			assert_true(elsewhere.asked > 1);
+			assert_int_equal(elsewhere.offered, refusal ? elsewhere.asked : 0);
+			assert_int_equal(pair[1].peer->recv.units_held, 0);
+			assert_true(sc_list_empty(&pair[1].peer->recv.waiting));
+			elsewhere.error = elsewhere.refusal = 0;
+			ends_settle(pair, 2);
+			assert_int_equal(sc_waiting_receive(elsewhere.kept, &recv), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[1], pair[1].peer, into, sizes[i], 5);
+			assert_true(pattern_is(into, sizes[i], 1));
+			drop_sent();
+		}
+	elsewhere_close();
 }
 
 /* Parts that are none, or not the next; with a receive and without. */
@@ -1688,6 +1938,11 @@ int main(void)
 		cmocka_unit_test(test_peek_at_parts),
 		cmocka_unit_test(test_parts_end),
 		cmocka_unit_test(test_parts_in_order),
+		cmocka_unit_test(test_elsewhere_parts),
+		cmocka_unit_test(test_elsewhere_drop),
+		cmocka_unit_test(test_elsewhere_sender_ends),
+		cmocka_unit_test(test_elsewhere_receiver_ends),
+		cmocka_unit_test(test_elsewhere_refused),
 		cmocka_unit_test(test_bad_parts),
 		cmocka_unit_test(test_bad_record_everywhere),
 		cmocka_unit_test(test_buffers_of_the_gone),

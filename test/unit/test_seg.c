@@ -715,7 +715,7 @@ static void test_no_address(void **state)
 	assert_attach(addr, -EHOSTUNREACH);
 }
 
-/* What has another user's address is told by both uids. */
+/* The log names both uids: at the first address of another user as a warning, then as information. */
 static void test_names_both_uids(void **state)
 {
 	const struct sc_host *host;
@@ -729,9 +729,13 @@ static void test_names_both_uids(void **state)
 	parts.uid = sc_addr_uid(host) + 1;
 	sc_addr_format(&parts, addr);
 	assert_int_equal(mkdir(path_of(addr), 0600), 0);
-	assert_attach(addr, -EACCES);
+	assert_int_equal(sc_seg_find(addr), -EACCES);
+	assert_int_equal(child_log_level, SC_LOG_WARN);
 	snprintf(uids, sizeof(uids), "belongs to uid %u, and this process is uid %u;",
 		 (unsigned int)parts.uid, (unsigned int)sc_addr_uid(host));
+	assert_non_null(strstr(child_log_line, uids));
+	assert_attach(addr, -EACCES);
+	assert_int_equal(child_log_level, SC_LOG_INFO);
 	assert_non_null(strstr(child_log_line, uids));
 	assert_int_equal(rmdir(path_of(addr)), 0);
 }
@@ -2031,6 +2035,7 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names_both_uids), /* before others meet files of another user */
 		cmocka_unit_test(test_create),
 		cmocka_unit_test(test_impossible_geometry),
 		cmocka_unit_test(test_umask),
@@ -2047,7 +2052,6 @@ int main(void)
 		cmocka_unit_test(test_left_by_dead),
 		cmocka_unit_test(test_other_user),
 		cmocka_unit_test(test_no_address),
-		cmocka_unit_test(test_names_both_uids),
 		cmocka_unit_test(test_wrong_types),
 		cmocka_unit_test(test_symlink_to_live),
 		cmocka_unit_test(test_local),

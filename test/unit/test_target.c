@@ -493,7 +493,7 @@ static void test_too_many(void **state)
 				atomic->pad = 0;
 				atomic->count = 8;
 				memset(atomic->operands, 1, 8);
-				ctl = CTL(SC_ABI_ATOMIC, SC_ABI_F_EVENT, 1, 8);
+				ctl = CTL(SC_ABI_ATOMIC, SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 8);
 			}
 			for (int i = 0; i < PAIR_RING_ROOM; i++)
 				assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT),
@@ -658,7 +658,7 @@ static struct request atomic_request(int kind, int type, int code, uint32_t coun
 	record->type = (uint8_t)type;
 	record->code = (uint8_t)code;
 	record->count = count;
-	request.ctl = CTL(SC_ABI_ATOMIC, SC_ABI_F_EVENT,
+	request.ctl = CTL(SC_ABI_ATOMIC, SC_ABI_F_ACK | SC_ABI_F_EVENT,
 			  bytes > 24 + 15 * 56 ? 16 : sc_lines_count(24, bytes), bytes);
 	return request;
 }
@@ -703,6 +703,30 @@ static void test_bad_atomics(void **state)
 	request = atomic_request(SC_ATOMIC_BASE, SC_UINT8, SC_SUM, 81, 81);
 	request.ctl -= 1ull << SC_ABI_CTL_LINES_SHIFT;
 	bad_atomic(request);
+}
+
+/* Nobody waits for these: done or not, there is no answer. */
+static void test_atomics_unasked(void **state)
+{
+	struct request request = atomic_request(SC_ATOMIC_BASE, SC_UINT8, SC_SUM, 1, 1);
+
+	(void)state;
+	request.ctl = CTL(SC_ABI_ATOMIC, SC_ABI_F_EVENT, 1, 1);
+	((struct sc_abi_atomic *)request.words)->operands[0] = 3;
+	victim_open(WAY_PULL);
+	request.words[1] = sc_reg_key(reg);
+	for (int i = 0; i < 2; i++) {
+		raw_record(request.ctl, request.words);
+		ends_settle(&pair[1], 1);
+		assert_int_equal(space[0], 0xa8);
+		assert_int_equal(written.value, 1);
+		assert_int_equal(pair[1].peer->target.lost, i);
+		request.words[1]++;
+	}
+	assert_false(sc_ring_peek(&pair[0].peer->rx));
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	expect_served();
+	victim_close();
 }
 
 static void test_wrong_atomics(void **state)
@@ -1486,6 +1510,7 @@ int main(void)
 		cmocka_unit_test(test_key_closed),
 		cmocka_unit_test(test_key_closed_bounced),
 		cmocka_unit_test(test_bad_atomics),
+		cmocka_unit_test(test_atomics_unasked),
 		cmocka_unit_test(test_wrong_atomics),
 		cmocka_unit_test(test_mixed_puts),
 		cmocka_unit_test(test_hole),

@@ -208,6 +208,27 @@ static void test_calls_fail(void **state)
 	core_failing(NULL, 0);
 }
 
+static void *count_joins(void *joins)
+{
+	*(int *)joins = core_failed();
+	return NULL;
+}
+
+/* The kernel registers a process at once only while the process has one thread. */
+static void test_thread_joins_first(void **state)
+{
+	pthread_t thread;
+	int joins = 0;
+
+	(void)state;
+	if (!core_failing("wake.join", ENOSYS))
+		skip();
+	assert_int_equal(sc_thread_start(&thread, 0, count_joins, &joins), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	core_failing(NULL, 0);
+	assert_int_equal(joins, 1);
+}
+
 /* ---- an endpoint ----------------------------------------------------------------------------- */
 
 static struct end pair[2];
@@ -716,6 +737,7 @@ int main(void)
 		cmocka_unit_test(test_watches),
 		cmocka_unit_test(test_second_look),
 		cmocka_unit_test(test_armed_amid_a_wake),
+		cmocka_unit_test(test_thread_joins_first),
 		cmocka_unit_test(test_stir),
 		cmocka_unit_test(test_begun),
 		cmocka_unit_test(test_asleep),

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rescue.pml: puts that two threads of the initiator, or the target, may do (src/proc/rescue.c, src/rma/delegate.c).
+ *
+ * The endpoint's thread delegates N puts, at most D at a time. It looks at the keeper first, and commits the record
+ * later. It withdraws at any moment, or never. The daemon's thread withdraws at any moment, and does what it has
+ * withdrawn and what the endpoint's thread adds. The target takes puts, or computes for ever. Stores are seen in their
+ * order, as their releases have it.
+ *
+ * Asserted: each put is done once, in order; it is told of once, when it is done; the endpoint's thread comes to its end,
+ * whatever the target does.
+ *
+ * Mutants, each of which must fail:
+ *            MORE=0    the daemon's thread withdraws only what it has seen
+ *            KEEPER=0  the endpoint's thread withdraws without the keeper
+ *            WAIT=0    it takes over while the daemon's thread copies
+ *            ADDED=0   the daemon's thread leaves puts that are added, and says that they are done
+ *            ENDED=0   the daemon's thread does not wait for the end of what the target has taken
+ *            RIGHT=0   the endpoint's thread leaves the number of the claim as it is
+ */
+#ifndef N
+#define N 4
+#endif
+#ifndef D
+#define D 2
+#endif
+#ifndef MORE
+#define MORE 1
+#endif
+#ifndef KEEPER
+#define KEEPER 1
+#endif
+#ifndef WAIT
+#define WAIT 1
+#endif
+#ifndef ADDED
+#define ADDED 1
+#endif
+#ifndef ENDED
+#define ENDED 1
+#endif
+#ifndef RIGHT
+#define RIGHT 1
+#endif
+
+#define NONE 0
+#define ENDPOINT 1
+#define COPIES 2
+#define RESTS 3
+
+/* ---- shared memory ---- */
+byte withdrawn, taken;       /* the claim, one word */
+byte delegated_done, head;
+
+/* ---- shared by the two threads ---- */
+byte end, keeper, from, rescued_to;
+byte ended;                  /* puts before this number had been told of at the last post */
+bool over;                   /* the endpoint's thread has come to its end */
+
+/* ---- nobody reads these ---- */
+byte done[N], told[N], last;
+
+inline do_it(n)
+{
+	atomic { assert(!done[n] && !told[n] && last == n); done[n]++; last = n + 1 }
+}
+
+inline tell(n)
+{
+	atomic { assert(done[n] && !told[n]); told[n]++ }
+}
+
+active proctype Target()
+{
+	byte w, t;
+
+	do
+	:: head < end ->
+		atomic { w = withdrawn; t = taken };
+		if
+		:: w > head -> skip                       /* passed over */
+		:: else ->
+			atomic {
+				if
+				:: withdrawn == w && taken == t -> taken = head + 1; t = 255
+				:: else
+				fi
+			};
+			if
+			:: t == 255 -> do_it(head); delegated_done = head + 1
+			:: else -> goto again
+			fi
+		fi;
+		head++;
+again:
+		atomic { w = 0; t = 0 }
+	:: true -> goto end_computes
+	:: over -> break
+	od;
+end_computes:
+	skip
+}
+
+/* Does what is withdrawn, and what is added meanwhile. */
+inline copy_some()
+{
+	do
+	:: end != rescued_to ->
+		if
+		:: ADDED || rescued_to < e -> do_it(rescued_to)
+		:: else
+		fi;
+		rescued_to++
+	:: else -> break
+	od;
+	keeper = RESTS
+}
+
+active proctype Daemon()
+{
+	byte w, t, e, f;
+	bool ok;
+
+	do
+	:: over -> break
+	:: keeper == NONE && end > taken && end > withdrawn ->
+		e = end;
+		atomic { w = withdrawn; t = taken };
+		f = (w > t -> w : t);
+		if
+		:: e <= f || (ENDED && delegated_done < t && ended < t) -> skip
+		:: else ->
+			if
+			:: atomic { keeper == NONE -> keeper = COPIES };
+				atomic {
+					ok = (withdrawn == w && taken == t);
+					if
+					:: ok -> withdrawn = (MORE -> e + D : e)
+					:: else
+					fi
+				};
+				if
+				:: ok -> from = f; rescued_to = f; copy_some()
+				:: else -> keeper = NONE
+				fi
+			:: keeper != NONE -> skip
+			fi
+		fi;
+		atomic { w = 0; t = 0; e = 0; f = 0; ok = false }
+	:: keeper == RESTS && end != rescued_to ->
+		if
+		:: atomic { keeper == RESTS -> keeper = COPIES };
+			e = rescued_to;
+			copy_some();
+			e = 0
+		:: keeper != RESTS -> skip
+		fi
+	od
+}
+
+active proctype Endpoint()
+{
+	byte first, ours, rescued, high, k, w, t;
+	bool ok;
+
+	do
+	:: end < N && end - first < D && ours == end && keeper < COPIES ->
+		/* the daemon's thread may withdraw here */
+		atomic { ended = first; end++; ours = end }
+	:: first != ours && delegated_done > first -> tell(first); first++
+	:: first != end && ours == end ->                 /* withdraw, or take over */
+		k = keeper;
+		atomic {
+			ok = (keeper == k && (k != COPIES || !WAIT));
+			if
+			:: ok && KEEPER -> keeper = ENDPOINT
+			:: else
+			fi
+		};
+		if
+		:: ok && (k == RESTS || k == COPIES) ->
+			atomic {
+				assert(withdrawn > high);
+				if
+				:: RIGHT -> withdrawn = end
+				:: else
+				fi;
+				high = withdrawn
+			};
+			ours = from;
+			rescued = rescued_to - from;
+			keeper = NONE
+		:: ok && k == NONE ->
+			atomic { w = withdrawn; t = taken };
+			t = (t < first -> first : t);
+			if
+			:: t < end ->
+				atomic {
+					if
+					:: withdrawn == w && (taken == t || taken < first && t == first) ->
+						assert(w == high);
+						withdrawn = end;
+						high = end;
+						ours = t
+					:: else
+					fi
+				}
+			:: else
+			fi;
+			if
+			:: KEEPER -> keeper = NONE
+			:: else
+			fi
+		:: else
+		fi;
+		atomic { w = 0; t = 0; k = 0; ok = false }
+	:: ours != end && first == ours ->
+		if
+		:: rescued > 0 -> rescued--
+		:: else -> do_it(first)
+		fi;
+		tell(first);
+		atomic { first++; ours = first }
+	:: end == N && first == end -> break
+	od;
+	over = true
+}

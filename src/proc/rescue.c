@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rescue.c: the daemon's thread does delegated puts that neither the target takes nor the initiator withdraws.
+ *
+ * An application that injects a put may never call again, and its target may compute. So the daemon's thread looks at
+ * delegated puts every millisecond while there are some. If the target has taken none of them from one look to the next,
+ * the thread withdraws them by the word that decides between the two processes (delegate.c, O1), and copies them by CMA,
+ * under a hazard word as direct.c does. Their records, in the peer's ring, have all that it needs.
+ *
+ * The thread leaves gets, whose destination only the endpoint knows, puts whose bytes are not in the record, which are not
+ * injected, and puts of which the target's application is told (remote data, counters): nobody can tell whether those have
+ * landed before the target polls, and then it takes them. The endpoint delegates no injected put behind one of these, and
+ * none with remote data behind one that this thread does.
+ *
+ *   keeper                    who writes it
+ *   NONE -> ENDPOINT          the endpoint's thread, before it withdraws         (K1)
+ *   NONE -> COPIES            the daemon's thread, before it withdraws           (K1)
+ *   COPIES -> RESTS           the daemon's thread, after its copies              (K2)
+ *   RESTS -> COPIES           the daemon's thread, for puts that came later
+ *   RESTS -> ENDPOINT         the endpoint's thread, which ends what is done, and does the others   (K2')
+ *   ENDPOINT -> NONE          the endpoint's thread
+ *
+ *   K1 compare and swap: one of the two withdraws
+ *   K2 release: done and errors before RESTS   pairs with  K2' acquire, sc_rescue_take()
+ *   E1 release, sc_rescue_keep(): place and key before end   pairs with  E1' acquire, look()
+ *   W1 the endpoint's thread stores `end`, then looks whether the daemon's thread looks; that one says that it looks no
+ *      more, then looks at `end`. A barrier of that thread alone orders both (sc_sleep_barrier()).
+ *
+ * While the daemon's thread withdraws, the endpoint's thread may delegate more without knowing. So a withdrawal takes
+ * back SC_ABI_DELEGATED operations more than there are: no more can be open. The endpoint's thread sets the claim to the
+ * right number when it takes over. Until then the daemon's thread does what has been added, in order.
+ *
+ * A peer may have written anything over the records; their words are checked, and name no memory but the peer's own.
+ *
+ * Death. If the peer dies, the copy fails, and the endpoint reports it. If this process dies before a withdrawal, the
+ * target takes the puts when it polls; after it, those that are not copied are not done. exit(3) runs
+ * sc_rescue_finish() before. A forked child has no daemon's thread and no use for its parent's operations.
+ */
+#include "proc/rescue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fault.h"
+#include "os/cma.h"
+#include "os/host.h"
+#include "os/wake.h"
+#include "proc/process.h"
+#include "shm/ring.h"
+
+/* Looks without a new put before the thread looks no more. */
+#define IDLE_LOOKS 20
+/* The hazard word of this file; direct.c uses the last one only for an operation on so many ranges, never meanwhile. */
+#define HAZARD (SC_ABI_HAZARDS - 1)
+#define BYTES_MAX (SC_ABI_DELEGATE_PUT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+
+/* ---- the endpoint's side --------------------------------------------------------------------- */
+
+struct sc_rescue *sc_rescue_open(struct sc_seg *seg, uint32_t slot, uint32_t number)
+{
+	struct sc_rescue *rescue = calloc(1, sizeof(*rescue));
+
+	if (!rescue)
+		return NULL;
+	rescue->opened_by = sc_host_self();
+	rescue->seg = seg;
+	rescue->slot = slot;
+	rescue->end = rescue->seen_end = rescue->ended = number;
+	for (uint32_t i = 0; i < SC_ABI_DELEGATED; i++)
+		rescue->places[i] = SC_RESCUE_NOT; /* operations that are open already */
+	(void)sc_process_begin();
+	sc_process_lock();
+	sc_list_append(&sc_process.rescues, &rescue->listed);
+	sc_process_unlock();
+	return rescue;
+}
+
+void sc_rescue_quit(struct sc_rescue *rescue)
+{
+	if (rescue->opened_by != sc_host_self())
+		return; /* a forked child: its lists are new */
+	sc_process_lock();
+	sc_list_remove(&rescue->listed);
+	sc_process_unlock();
+}
+
+void sc_rescue_close(struct sc_rescue *rescue)
+{
+	if (!rescue)
+		return;
+	sc_rescue_quit(rescue);
+	free(rescue);
+}
+
+void sc_rescue_wake(void)
+{
+	sc_process_lock();
+	sc_process.rescue_idle = 0;
+	if (!sc_load_relaxed_32(&sc_process.rescue_looks)) {
+		sc_store_relaxed_32(&sc_process.rescue_looks, 1);
+		(void)sc_process_wake_locked();
+	}
+	sc_process_unlock();
+}
+
+void sc_rescue_keep(struct sc_rescue *rescue, uint32_t ended, uint32_t number, uint32_t place,
+		    uint64_t key, bool injected)
+{
+	sc_store_relaxed_32(&rescue->ended, ended);
+	sc_store_relaxed_32(&rescue->places[number % SC_ABI_DELEGATED], place);
+	sc_store_relaxed_64(&rescue->keys[number % SC_ABI_DELEGATED], key);
+	sc_store_release_32(&rescue->end, number + 1); /* E1, W1 */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (injected && __builtin_expect(!sc_load_relaxed_32(&sc_process.rescue_looks), 0))
+		sc_rescue_wake();
+}
+
+int sc_rescue_take(struct sc_rescue *rescue)
+{
+	uint32_t keeper = sc_load_acquire_32(&rescue->keeper); /* K2' */
+
+	if (keeper == SC_RESCUE_COPIES || !sc_cas_acq_rel_32(&rescue->keeper, keeper, SC_RESCUE_ENDPOINT))
+		return -EAGAIN;
+	return keeper == SC_RESCUE_RESTS;
+}
+
+void sc_rescue_release(struct sc_rescue *rescue)
+{
+	sc_store_release_32(&rescue->keeper, SC_RESCUE_NONE);
+}
+
+/* ---- one put --------------------------------------------------------------------------------- */
+
+static struct sc_abi_slot *slot_of(const struct sc_rescue *rescue)
+{
+	return sc_seg_slot(rescue->seg, rescue->slot);
+}
+
+/* Tells whether the word of life still proves that the pid is the peer's. */
+static bool is_there(const struct sc_rescue *rescue)
+{
+	uint32_t life = sc_load_relaxed_32(&sc_seg_presence(rescue->seg)->life);
+
+	return life & SC_ABI_LIFE_TID && !(life & SC_ABI_LIFE_ENDED);
+}
+
+/* A put, copied from its record. */
+struct put {
+	struct sc_remote remote;
+	uint8_t bytes[BYTES_MAX];
+};
+
+/* False: the record is not what this process has written. */
+static bool put_read(const struct sc_rescue *rescue, uint32_t place, struct put *put)
+{
+	struct sc_abi_line *lines = slot_of(rescue)->ring, *line = lines + (uint16_t)place;
+	const struct sc_ring_place ring = { .lines = lines, .last = lines + (place >> 16) - 1 };
+	uint64_t ctl = sc_load_relaxed_64(&line->ctl);
+	uint32_t size = sc_ctl_size(ctl);
+	struct sc_abi_delegate record;
+
+	memcpy(&record, line->bytes, sizeof(record));
+	put->remote = (struct sc_remote){ .addr = record.addr, .len = size, .key = record.key };
+	if (size > sizeof(put->bytes))
+		return false;
+	sc_lines_read(&ring, line, SC_ABI_DELEGATE_PUT_FIRST, put->bytes, size);
+	return true;
+}
+
+static int put_copy(const struct sc_rescue *rescue, const struct put *put, const struct sc_reg_span *span)
+{
+	struct iovec from = { (void *)put->bytes, put->remote.len }, to[SC_IOV_MAX];
+	uint64_t len = put->remote.len;
+	int count = sc_regtab_slice(span, put->remote.addr, &len, to, SC_IOV_MAX);
+	struct sc_cma_copy copy = { &from, 1, to, (size_t)count, len };
+	size_t moved;
+
+	if (count < 0)
+		return count;
+	if (len < put->remote.len || !is_there(rescue))
+		return -EAGAIN;
+	return len ? sc_cma_write(rescue->seg->cma_pid, &copy, &moved) : 0;
+}
+
+/* Does one put. 0, or the error of the put; -EAGAIN: the endpoint's thread must do it. */
+static int put_do(struct sc_rescue *rescue, uint32_t place)
+{
+	uint64_t *hazard = &slot_of(rescue)->hazards.words[HAZARD];
+	struct sc_regtab_view table = sc_seg_table(rescue->seg);
+	struct sc_reg_span span;
+	struct sc_reg_ref ref;
+	struct put put;
+	int ret;
+
+	table.seen = &rescue->seen;
+	if (!put_read(rescue, place, &put))
+		return -EAGAIN;
+	ret = sc_regtab_find(&table, put.remote.key, &ref);
+	if (ret)
+		return ret;
+	sc_store_relaxed_64(hazard, (uint64_t)++rescue->hazards << 32 | (ref.index + 1));
+	/* pairs with the fence in sc_reg_close(), as H1 of direct.c */
+	sc_fence_seq_cst();
+	(void)SC_FAULT("rescue.hazard");
+	ret = sc_load_acquire_32(&sc_seg_presence(rescue->seg)->state) == SC_ABI_OPEN ? 0 : -EAGAIN;
+	if (!ret)
+		ret = sc_regtab_check(&table, &ref, &put.remote, SC_REG_WRITE, &span);
+	if (!ret && span.flags & SC_REG_EVENT)
+		ret = -EAGAIN; /* the target's application counts it */
+	if (!ret)
+		ret = put_copy(rescue, &put, &span);
+	if (!ret && !sc_regtab_holds(&table, &ref))
+		ret = -EKEYREJECTED;
+	(void)SC_FAULT("rescue.copied");
+	sc_store_release_64(hazard, 0);
+	(void)SC_FAULT("rescue.hazard_clear");
+	return ret == -EKEYREJECTED || ret == -EACCES || ret == -EINVAL || !ret ? ret : -EAGAIN;
+}
+
+/* ---- all puts to one peer -------------------------------------------------------------------- */
+
+/*
+ * Tells whether this thread can do the put, as far as one look tells: nothing that the peer's application must be told
+ * of. put_do() checks all. It does not read the record: until this thread withdraws the put, another may take its lines.
+ */
+static bool is_ours(struct sc_rescue *rescue, uint32_t at)
+{
+	struct sc_regtab_view table = sc_seg_table(rescue->seg);
+	struct sc_reg_ref ref;
+
+	table.seen = &rescue->seen;
+	return sc_load_relaxed_32(&rescue->places[at]) != SC_RESCUE_NOT &&
+	       (sc_regtab_find(&table, sc_load_relaxed_64(&rescue->keys[at]), &ref) ||
+		!(sc_load_relaxed_32(&table.regs[ref.index].flags) & SC_REG_EVENT));
+}
+
+/*
+ * Tells whether all that the peer has taken has ended, so that later ones may follow. The peer tells of puts; gets had
+ * ended before the last post, or are_ours() finds one.
+ */
+static bool have_ended(const struct sc_rescue *rescue, uint32_t taken)
+{
+	uint32_t done =
+		sc_load_acquire_32(&slot_of(rescue)->consumer.delegated_done); /* as O2' of delegate.c */
+
+	return (int32_t)(done - taken) >= 0 || (int32_t)(sc_load_relaxed_32(&rescue->ended) - taken) >= 0;
+}
+
+/* Tells whether all operations from `first` on, before `end`, are for this thread. */
+static bool are_ours(struct sc_rescue *rescue, uint32_t first, uint32_t end)
+{
+	for (; first != end; first++)
+		if (!is_ours(rescue, first % SC_ABI_DELEGATED))
+			return false;
+	return is_there(rescue);
+}
+
+/*
+ * Withdraws the operations from `first` on, if the claim has not changed. A thread that has taken part in none of the
+ * posts reads their records after this.
+ */
+static bool withdraw(struct sc_rescue *rescue, uint64_t claim, uint32_t first, uint32_t end)
+{
+	uint32_t high = end + SC_ABI_DELEGATED;
+
+	if (!sc_cas_acq_rel_32(&rescue->keeper, SC_RESCUE_NONE, SC_RESCUE_COPIES)) /* K1 */
+		return false;
+	if (!sc_cas_acq_rel_64(&slot_of(rescue)->delegation.claim, claim,
+			       (uint64_t)high << 32 | (uint32_t)claim)) {
+		sc_rescue_release(rescue); /* the peer has taken one */
+		return false;
+	}
+	(void)SC_FAULT("rescue.withdrawn");
+	rescue->withdrawn = high;
+	rescue->from = rescue->done = first;
+	return true;
+}
+
+static void copy_some(struct sc_rescue *rescue)
+{
+	uint32_t end;
+
+	while ((end = sc_load_acquire_32(&rescue->end)) != rescue->done) {
+		uint32_t at = rescue->done % SC_ABI_DELEGATED;
+		uint32_t place = sc_load_relaxed_32(&rescue->places[at]);
+		int ret = place == SC_RESCUE_NOT ? -EAGAIN : put_do(rescue, place);
+
+		if (ret == -EAGAIN)
+			break;
+		rescue->errors[at] = (uint8_t)-ret;
+		rescue->done++;
+	}
+	sc_store_release_32(&rescue->keeper, SC_RESCUE_RESTS); /* K2 */
+}
+
+/*
+ * Returns the first operation before `end` that is neither taken nor withdrawn. All before `ended` have ended. The halves
+ * of the claim are read before `end`, so they are not further than 1 + `end`; one that is may be from long ago, and says
+ * nothing.
+ */
+static uint32_t first_open(uint64_t claim, uint32_t ended, uint32_t end)
+{
+	uint32_t taken = (uint32_t)claim - ended, withdrawn = (uint32_t)(claim >> 32) - ended, passed = 0;
+
+	if (taken <= end - ended + 1)
+		passed = taken;
+	if (withdrawn <= end - ended + 1 && withdrawn > passed)
+		passed = withdrawn;
+	return ended + passed;
+}
+
+/* `now`: does not wait whether the peer takes some. True: there are operations, or there were new ones. */
+static bool look(struct sc_rescue *rescue, bool now)
+{
+	uint64_t claim = sc_load_acquire_64(&slot_of(rescue)->delegation.claim);
+	uint32_t end = sc_load_acquire_32(&rescue->end); /* E1' */
+	uint32_t ended = sc_load_relaxed_32(&rescue->ended), first = first_open(claim, ended, end);
+	bool news = end != rescue->seen_end, waited;
+
+	rescue->seen_end = end;
+	if (sc_load_acquire_32(&rescue->keeper) == SC_RESCUE_RESTS) {
+		if (end != rescue->done &&
+		    sc_cas_acq_rel_32(&rescue->keeper, SC_RESCUE_RESTS, SC_RESCUE_COPIES))
+			copy_some(rescue);
+		return news;
+	}
+	/* none; or the endpoint's thread has posted and ended more meanwhile, and the claim has changed */
+	if (end - first - 1 >= SC_ABI_DELEGATED || end - ended > SC_ABI_DELEGATED) {
+		rescue->waits = false;
+		return news;
+	}
+	waited = now || (rescue->waits && first == rescue->seen_first);
+	rescue->waits = true;
+	rescue->seen_first = first;
+	if (waited && have_ended(rescue, (uint32_t)claim) && are_ours(rescue, first, end) &&
+	    withdraw(rescue, claim, first, end))
+		copy_some(rescue);
+	return true;
+}
+
+/* ---- all peers ------------------------------------------------------------------------------- */
+
+static bool look_at_all(bool now)
+{
+	bool any = false;
+
+	sc_list_for (entry, &sc_process.rescues)
+		any |= look(sc_list_entry(entry, struct sc_rescue, listed), now);
+	return any;
+}
+
+void sc_rescue_look_locked(void)
+{
+	if (!sc_load_relaxed_32(&sc_process.rescue_looks))
+		return;
+	sc_process.rescue_idle = look_at_all(false) ? 0 : sc_process.rescue_idle + 1;
+	if (sc_process.rescue_idle < IDLE_LOOKS)
+		return;
+	sc_process.rescue_idle = 0;
+	sc_store_relaxed_32(&sc_process.rescue_looks, 0); /* W1 */
+	if (!sc_sleep_barrier() || look_at_all(false))
+		sc_store_relaxed_32(&sc_process.rescue_looks, 1);
+}
+
+void sc_rescue_finish(void)
+{
+	(void)sc_process_begin();
+	sc_process_lock();
+	(void)look_at_all(true);
+	sc_process_unlock();
+}

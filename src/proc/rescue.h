@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_RESCUE_H
+#define SC_RESCUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/atomic.h"
+#include "base/list.h"
+#include "shm/regtab.h"
+#include "shm/seg.h"
+
+/* Which thread may withdraw delegated operations of this peer, and do them. */
+enum sc_rescue_keeper {
+	SC_RESCUE_NONE,	    /* either, by a compare and swap of this word */
+	SC_RESCUE_ENDPOINT, /* the thread that polls the endpoint */
+	SC_RESCUE_COPIES,   /* the daemon's thread, which copies now, */
+	SC_RESCUE_RESTS, /* or does so again when others follow, until the endpoint's thread takes over */
+};
+
+/* Place of an operation that the daemon's thread leaves to others. */
+#define SC_RESCUE_NOT UINT32_MAX
+
+/* The delegated puts to one peer that the daemon's thread does if nobody else does; see rescue.c. Private memory. */
+struct sc_rescue {
+	struct sc_list listed;
+	uint64_t opened_by; /* sc_host_self() */
+	struct sc_seg *seg; /* of the peer, */
+	uint32_t slot;	    /* and our slot in it */
+
+	/* written by the endpoint's thread */
+	uint32_t end;			   /* 1 + number of the last operation that is delegated; */
+	uint32_t ended;			   /* at that time all before this number had ended */
+	uint32_t places[SC_ABI_DELEGATED]; /* by number: SC_RESCUE_PLACE, or SC_RESCUE_NOT */
+	uint64_t keys[SC_ABI_DELEGATED];   /* by number: of the registration */
+
+	uint32_t keeper; /* enum sc_rescue_keeper, both */
+
+	/* written by the daemon's thread; the endpoint's thread reads them in ENDPOINT */
+	uint32_t from, done;		  /* the puts from this number on, before that one, are done */
+	uint32_t withdrawn;		  /* its half of the claim */
+	uint8_t errors[SC_ABI_DELEGATED]; /* by number: 0, or a positive errno */
+
+	/* of the daemon's thread alone */
+	uint32_t seen_end, seen_first; /* at its last look */
+	bool waits;		       /* it saw operations then, from seen_first on */
+	uint32_t hazards;	       /* number of copies so far */
+	struct sc_regtab_seen seen;
+};
+
+/* The first line of a record, and the number of lines that the ring has in use. */
+#define SC_RESCUE_PLACE(line, lines) ((uint32_t)(line) | (uint32_t)(lines) << 16)
+
+/*
+ * Begins to keep the puts to a peer. `number`: of the first operation. The caller closes the rescue before it detaches
+ * `seg`. NULL: no memory.
+ */
+struct sc_rescue *sc_rescue_open(struct sc_seg *seg, uint32_t slot, uint32_t number);
+
+/* From now on the daemon's thread does nothing, and the caller owns all. */
+void sc_rescue_quit(struct sc_rescue *rescue);
+
+/* Does the same, and frees the memory. */
+void sc_rescue_close(struct sc_rescue *rescue);
+
+/* Wakes the daemon's thread, so that it looks every millisecond. */
+void sc_rescue_wake(void);
+
+/*
+ * Keeps the operation of that number, whose record is committed and names `key`; those before `ended` have ended.
+ * `injected`: the application may never call again.
+ */
+void sc_rescue_keep(struct sc_rescue *rescue, uint32_t ended, uint32_t number, uint32_t place,
+		    uint64_t key, bool injected);
+
+/* Tells whether the daemon's thread has withdrawn operations that the endpoint's thread still counts as delegated. */
+static inline bool sc_rescue_has_begun(const struct sc_rescue *rescue)
+{
+	return sc_load_relaxed_32(&rescue->keeper) >= SC_RESCUE_COPIES;
+}
+
+/*
+ * Lets the endpoint's thread withdraw and do operations, until sc_rescue_release(). 1: the daemon's thread has withdrawn
+ * all from `from` on, and done those before `done`; 0: it has not; -EAGAIN: it copies now.
+ */
+int sc_rescue_take(struct sc_rescue *rescue);
+void sc_rescue_release(struct sc_rescue *rescue);
+
+/* ---- for the daemon's thread, with the process locked ------------------------------------------ */
+
+/* Milliseconds between two looks. */
+#define SC_RESCUE_MS 1
+
+/* Looks at all peers, if another thread has woken it. */
+void sc_rescue_look_locked(void);
+
+/* The process ends: does all that can be done. */
+void sc_rescue_finish(void);
+
+#endif

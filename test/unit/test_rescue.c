@@ -1,0 +1,691 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_rescue: injected puts that nobody polls for: the daemon's thread does them, in order, and once; what the
+ * endpoint's thread posts meanwhile; which operations that thread leaves; words that a peer which keeps the rules would
+ * not write; and the end of the endpoint and of the process.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/atomic.h"
+#include "proc/process.h"
+#include "proc/rescue.h"
+#include "rma/delegate.h"
+#include "rma_pair.h"
+
+static const struct route direct = { "copied by CMA", false, WAY_CMA };
+
+/* Each test needs a peer whose memory can be written from here, and the thread that does it. */
+#define OPEN()                                                                                            \
+	do {                                                                                              \
+		(void)state;                                                                              \
+		if (!cma_allowed())                                                                       \
+			skip();                                                                           \
+		uncounted = true;                                                                         \
+		rma_open(&direct);                                                                        \
+		memset(space, 0xa5, SPACE);                                                               \
+		if (pair[0].ep->alone || !pair[0].ep->barrier)                                            \
+			skip();                                                                           \
+		while (!sc_peer_shows_life(pair[0].peer)) /* the thread starts */                         \
+			sched_yield();                                                                    \
+		pair[0].peer->delegate.rescue =                                                           \
+			sc_rescue_open(pair[0].peer->seg, pair[0].peer->out_slot, 0);                     \
+	} while (0)
+
+static const struct sc_counters *counters(void)
+{
+	return &pair[0].ep->counters;
+}
+
+static void put(const void *buf, struct sc_remote remote, uint32_t flags)
+{
+	struct iovec iov = { (void *)buf, remote.len };
+	int ret;
+
+	while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE | flags)) == -EAGAIN)
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(ret, 0);
+}
+
+static void inject(const void *buf, uint64_t addr, uint64_t len)
+{
+	uint64_t before = counters()->rma_delegated;
+
+	pair[0].peer->delegate.spared = 0;
+	put(buf, at(addr, len), SC_SEND_INJECT);
+	assert_int_equal(counters()->rma_delegated, before + 1);
+}
+
+static void owner_polls(void)
+{
+	ends_settle(&pair[1], 1);
+}
+
+static void expect_done(int count)
+{
+	ends_settle(&pair[0], 1);
+	while (count--)
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_true(end_idle(&pair[0]));
+}
+
+static struct sc_rescue *rescue(void)
+{
+	return pair[0].peer->delegate.rescue;
+}
+
+static uint64_t *claim_word(void)
+{
+	return &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->delegation.claim;
+}
+
+/* Waits for the daemon's thread. */
+static void wait_rescued(uint32_t count)
+{
+	while (sc_load_acquire_32(&rescue()->keeper) != SC_RESCUE_RESTS ||
+	       rescue()->done - rescue()->from < count)
+		sched_yield();
+}
+
+/* The daemon's thread does nothing meanwhile; this thread does, in its place. */
+static void hold(void)
+{
+	sc_process_lock();
+	sc_store_relaxed_32(&sc_process.rescue_looks, 1);
+}
+
+static void release(void)
+{
+	sc_process_unlock();
+}
+
+/* ---- what is done ---------------------------------------------------------------------------- */
+
+static void test_lands(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 8, 32, 33, 88, 89, 200, 255, 256 };
+
+	OPEN();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		memset(space, 0xa5, SPACE);
+		inject(from, 7, sizes[i]);
+		wait_rescued(1);
+		assert_memory_equal(space + 7, from, sizes[i]);
+		assert_true(is_untouched(7, sizes[i]));
+		assert_null(sc_comp_ring_peek(&pair[0].tx));
+		expect_done(1);
+		assert_int_equal(counters()->rma_rescued, i + 1);
+		memset(space, 0xa5, SPACE);
+		owner_polls();
+		assert_true(is_untouched(0, 0));
+	}
+	assert_int_equal(counters()->rma_delegated_taken, 0);
+	assert_int_equal(counters()->rma_direct_bytes, 0);
+	expect_idle();
+	rma_close();
+}
+
+/* Those that come while the thread rests follow without a call. */
+static void test_later_ones_land(void **state)
+{
+	uint64_t values[SC_ABI_DELEGATED];
+
+	OPEN();
+	hold();
+	for (uint64_t i = 0; i < SC_ABI_DELEGATED / 2; i++) {
+		values[i] = i * 3 + 1;
+		inject(&values[i], i * 8, 8);
+	}
+	sc_rescue_look_locked();
+	assert_true(is_untouched(0, 0));
+	sc_rescue_look_locked();
+	assert_memory_equal(space, values, sizeof(values) / 2);
+	release();
+	expect_done(SC_ABI_DELEGATED / 2);
+	assert_int_equal(counters()->rma_rescued, SC_ABI_DELEGATED / 2);
+	expect_idle();
+	rma_close();
+}
+
+/* One that the owner takes between two looks makes the thread wait. */
+static void test_owner_takes(void **state)
+{
+	OPEN();
+	hold();
+	inject(from, 0, 8);
+	sc_rescue_look_locked();
+	owner_polls();
+	inject(from + 8, 8, 8);
+	sc_rescue_look_locked();
+	assert_memory_equal(space, from, 8);
+	assert_true(is_untouched(0, 8));
+	sc_rescue_look_locked();
+	assert_memory_equal(space, from, 16);
+	release();
+	expect_done(2);
+	assert_int_equal(counters()->rma_rescued, 1);
+	assert_int_equal(counters()->rma_delegated_taken, 1);
+	expect_idle();
+	rma_close();
+}
+
+static void test_errors(void **state)
+{
+	struct sc_remote bad = { 0, 8, 77 };
+	struct sc_comp comp;
+
+	OPEN();
+	inject(from, 0, 8);
+	put(from, bad, SC_SEND_INJECT);
+	put(from, at(SPACE - 4, 8), SC_SEND_INJECT);
+	put(from, at(8, 8), SC_SEND_INJECT);
+	wait_rescued(4);
+	assert_memory_equal(space, from, 8);
+	assert_memory_equal(space + 8, from, 8);
+	assert_true(is_untouched(0, 16));
+	ends_settle(&pair[0], 1);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	comp = comp_take(&pair[0].tx);
+	assert_int_equal(comp.err, EKEYREJECTED);
+	assert_int_equal(comp.olen, 0);
+	assert_int_equal(comp_take(&pair[0].tx).err, EINVAL);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	expect_idle();
+	rma_close();
+}
+
+/* ---- both threads ---------------------------------------------------------------------------- */
+
+#if defined(SC_FAULT_INJECTION)
+
+/* The endpoint's thread does not yet see that the daemon's thread has withdrawn, and posts one; the owner polls. */
+static int post_unseen(const char *point)
+{
+	static const uint64_t later = 0x1a7e;
+
+	static bool was_here;
+
+	if (was_here || strcmp(point, "rescue.withdrawn"))
+		return 0;
+	was_here = true;
+	sc_store_relaxed_32(&rescue()->keeper, SC_RESCUE_NONE);
+	inject(&later, 0, 8);
+	sc_store_relaxed_32(&rescue()->keeper, SC_RESCUE_COPIES);
+	owner_polls();
+	assert_true(is_untouched(0, 0));
+	return 0;
+}
+
+static void test_posted_unseen(void **state)
+{
+	static const uint64_t first = 0xf125;
+	uint64_t value;
+
+	OPEN();
+	hold();
+	inject(&first, 0, 8);
+	sc_rescue_look_locked();
+	sc_fault_hook = post_unseen;
+	sc_rescue_look_locked();
+	release();
+	memcpy(&value, space, 8);
+	assert_int_equal(value, 0x1a7e);
+	assert_int_equal(rescue()->done - rescue()->from, 2);
+	expect_done(2);
+	/* the number of the claim is right again: the owner takes the next one */
+	assert_int_equal((uint32_t)(*claim_word() >> 32), pair[0].peer->delegate.end);
+	hold();
+	inject(from, 0, 8);
+	owner_polls();
+	release();
+	expect_done(1);
+	assert_int_equal(counters()->rma_delegated_taken, 1);
+	expect_idle();
+	rma_close();
+}
+
+/* While the daemon's thread copies, the endpoint's thread does not wait for it. */
+static int poll_meanwhile(const char *point)
+{
+	static bool was_here;
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote;
+
+	if (was_here || strcmp(point, "rescue.hazard"))
+		return 0;
+	was_here = true;
+	remote = at(0, 8);
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), -EAGAIN);
+	for (int i = 0; i < 300; i++)
+		sc_ep_poll(pair[0].ep);
+	assert_null(sc_comp_ring_peek(&pair[0].tx));
+	assert_true(is_untouched(0, 0));
+	return 0;
+}
+
+static void test_meanwhile(void **state)
+{
+	OPEN();
+	hold();
+	inject(from, 0, 8);
+	sc_rescue_look_locked();
+	sc_fault_hook = poll_meanwhile;
+	sc_rescue_look_locked();
+	release();
+	assert_memory_equal(space, from, 8);
+	expect_done(1);
+	expect_idle();
+	rma_close();
+}
+
+#endif
+
+/* All threads at once: each put is done once, in order. */
+static void test_mixed(void **state)
+{
+	uint64_t random = 11, last = 0, seen, injected = 0;
+
+	OPEN();
+	for (int round = 0; round < 400; round++) {
+		uint64_t count = 1 + pair_random(&random) % 20;
+		int completions = (int)count;
+
+		pair[0].peer->delegate.spared = 0;
+		for (uint64_t i = 0; i < count; i++) {
+			last++;
+			put(&last, at(0, 8), pair_random(&random) % 4 ? SC_SEND_INJECT : 0);
+			injected++;
+			if (!(pair_random(&random) % 8))
+				owner_polls();
+		}
+		switch (pair_random(&random) % 3) {
+		case 0:
+			owner_polls();
+			break;
+		case 1:
+			do
+				memcpy(&seen, space, 8);
+			while (seen != last && !sc_list_empty(&pair[0].peer->delegate.ops) &&
+			       (sc_ep_poll(pair[0].ep) || true));
+			break;
+		default:
+			break;
+		}
+		while (completions) {
+			sc_ep_poll(pair[0].ep);
+			while (sc_comp_ring_peek(&pair[0].tx)) {
+				assert_int_equal(comp_take(&pair[0].tx).err, 0);
+				completions--;
+			}
+		}
+		memcpy(&seen, space, 8);
+		assert_int_equal(seen, last);
+		owner_polls();
+		memcpy(&seen, space, 8);
+		assert_int_equal(seen, last);
+	}
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	expect_idle();
+	rma_close();
+}
+
+/* ---- what is left to others ------------------------------------------------------------------ */
+
+/* Behind a get, and behind a put with remote data, an injected put is not delegated; it is done in the call. */
+static void test_behind_others(void **state)
+{
+	uint64_t value = 0;
+
+	OPEN();
+	hold();
+	put(from, at(0, 8), SC_SEND_INJECT | SC_SEND_DATA);
+	assert_int_equal(counters()->rma_delegated, 1);
+	for (int i = 0; i < 5; i++)
+		sc_rescue_look_locked();
+	assert_true(is_untouched(0, 0));
+	put(from + 8, at(8, 8), SC_SEND_INJECT);
+	assert_memory_equal(space, from, 16);
+	owner_polls();
+	assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+	expect_done(2);
+	pair[0].peer->delegate.spared = 0;
+	assert_int_equal(
+		post(&(struct iovec){ &value, 8 }, 1, &(struct sc_remote){ 0, 8, sc_reg_key(reg) }, 1, 0),
+		0);
+	for (int i = 0; i < 5; i++)
+		sc_rescue_look_locked();
+	put(from, at(16, 8), SC_SEND_INJECT);
+	assert_memory_equal(space + 16, from, 8);
+	release();
+	expect_done(2);
+	assert_memory_equal(&value, from, 8);
+	assert_int_equal(counters()->rma_rescued, 0);
+	expect_idle();
+	rma_close();
+}
+
+/*
+ * One with remote data is not delegated behind one that the daemon's thread may withdraw: it would be withdrawn with that
+ * one if it came at this moment, and nobody would do it without a call of ours.
+ */
+static void test_data_behind_another(void **state)
+{
+	OPEN();
+	hold();
+	inject(from, 0, 8);
+	put(from + 8, at(8, 8), SC_SEND_INJECT | SC_SEND_DATA);
+	assert_int_equal(counters()->rma_delegated, 1);
+	release();
+	assert_memory_equal(space, from, 16);
+	owner_polls();
+	assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+	expect_done(2);
+	expect_idle();
+	rma_close();
+}
+
+/* This side withdraws so many that the last one that the owner took is from long ago. */
+static void test_behind_withdrawn(void **state)
+{
+	int completions = 0;
+
+	OPEN();
+	hold();
+	inject(from, 0, 8);
+	owner_polls();
+	expect_done(1);
+	for (uint64_t i = 0; i < 5 * SC_ABI_DELEGATED; i++) {
+		inject(from, 0, 8);
+		completions++;
+		if (i % SC_ABI_DELEGATED == SC_ABI_DELEGATED - 1) {
+			expect_done(completions);
+			completions = 0;
+			owner_polls();
+		}
+	}
+	inject(from + 8, 8, 8);
+	for (int look = 0; look < 2; look++)
+		sc_rescue_look_locked();
+	assert_memory_equal(space + 8, from + 8, 8);
+	release();
+	expect_done(1);
+	assert_int_equal(counters()->rma_delegated_taken, 1);
+	assert_int_equal(counters()->rma_rescued, 1);
+	expect_idle();
+	rma_close();
+}
+
+/* So many operations after the last of another kind, and after the last withdrawal, that the numbers have gone round. */
+static void test_numbers(void **state)
+{
+	static const uint32_t passed[] = { INT32_MAX, (uint32_t)INT32_MAX + 40, UINT32_MAX - 200 };
+
+	for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]); i++) {
+		struct sc_peer_delegate *delegate;
+
+		OPEN();
+		delegate = &pair[0].peer->delegate;
+		put(from, at(0, 8), SC_SEND_DATA);
+		owner_polls();
+		expect_done(1);
+		delegate->first = delegate->ours = delegate->end = passed[i];
+		pair[1].peer->taker.taken = pair[1].peer->taker.seen = pair[1].peer->taker.told =
+			passed[i];
+		sc_store_relaxed_32(
+			&sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->consumer.delegated_done,
+			passed[i]);
+		sc_store_relaxed_64(claim_word(), (uint64_t)delegate->withdrawn << 32 | passed[i]);
+		for (uint64_t put = 0; put < 8; put++) {
+			hold();
+			inject(from + 8 * put, 8 * put, 8);
+			for (int look = 0; look < 2; look++)
+				sc_rescue_look_locked();
+			release();
+			assert_memory_equal(space + 8 * put, from + 8 * put, 8);
+			expect_done(1);
+			owner_polls();
+		}
+		assert_int_equal(counters()->rma_rescued, 8);
+		assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* One that needs buffers is done in the call, also behind another that does, which is not injected. */
+static void test_large(void **state)
+{
+	OPEN();
+	hold();
+	put(from, at(0, 257), SC_SEND_INJECT);
+	assert_memory_equal(space, from, 257);
+	assert_int_equal(counters()->rma_delegated, 0);
+	put(from, at(1000, 1000), 0);
+	assert_int_equal(counters()->rma_delegated, 1);
+	for (int i = 0; i < 5; i++)
+		sc_rescue_look_locked();
+	assert_true(is_untouched(0, 257));
+	put(from, at(0, 8), SC_SEND_INJECT);
+	assert_memory_equal(space + 1000, from, 1000);
+	release();
+	expect_done(3);
+	expect_idle();
+	rma_close();
+}
+
+/* The owner takes one with remote data when it polls, without another call of ours. */
+static void test_data(void **state)
+{
+	struct sc_comp comp;
+
+	OPEN();
+	put(from, at(0, 200), SC_SEND_INJECT | SC_SEND_DATA);
+	owner_polls();
+	assert_memory_equal(space, from, 200);
+	comp = comp_take(&pair[1].rx);
+	assert_int_equal(comp.data, 0xda7a);
+	assert_int_equal(comp.len, 200);
+	expect_done(1);
+	expect_idle();
+	rma_close();
+}
+
+/* The application counts what is done to that memory: it has to poll for that. */
+static void test_counted(void **state)
+{
+	uint8_t *memory;
+	struct sc_reg *counted;
+
+	OPEN();
+	memory = guarded_alloc(64);
+	counted = reg_open(tab[1], memory, 64, SC_REG_READ | SC_REG_WRITE | SC_REG_EVENT);
+	hold();
+	put(from, (struct sc_remote){ 0, 64, sc_reg_key(counted) }, SC_SEND_INJECT);
+	for (int i = 0; i < 5; i++)
+		sc_rescue_look_locked();
+	release();
+	assert_int_equal(counters()->rma_rescued, 0);
+	assert_false(sc_rescue_has_begun(rescue()));
+	owner_polls();
+	assert_memory_equal(memory, from, 64);
+	expect_done(1);
+	assert_int_equal(sc_reg_close(counted), 0);
+	guarded_free(memory);
+	expect_idle();
+	rma_close();
+}
+
+/* Without the thread on either side an injected put is done in the call. */
+static void test_alone(void **state)
+{
+	uint32_t *life;
+
+	OPEN();
+	pair[0].ep->alone = true;
+	put(from, at(0, 8), SC_SEND_INJECT);
+	assert_memory_equal(space, from, 8);
+	pair[0].ep->alone = false;
+	pair[0].ep->barrier = false;
+	put(from + 8, at(8, 8), SC_SEND_INJECT);
+	assert_memory_equal(space, from, 16);
+	pair[0].ep->barrier = true;
+	life = &sc_seg_presence(pair[0].peer->seg)->life;
+	hold();
+	sc_store_relaxed_32(life, 0);
+	put(from + 16, at(16, 8), SC_SEND_INJECT);
+	sc_store_relaxed_32(life, sc_process.tid);
+	release();
+	assert_memory_equal(space, from, 24);
+	assert_int_equal(counters()->rma_delegated, 0);
+	expect_done(3);
+	expect_idle();
+	rma_close();
+}
+
+/* ---- a peer gone mad ------------------------------------------------------------------------- */
+
+/*
+ * The daemon's thread withdraws over a claim that says nothing of operations to come. One that cannot be ends the
+ * connection, and so does any other once that thread has withdrawn.
+ */
+static void test_mad_claim(void **state)
+{
+	static const struct {
+		uint64_t word;
+		bool possible;
+	} claims[] = { { UINT64_MAX, true },
+		       { 5, false },
+		       { (uint64_t)5 << 32, true },
+		       { 0x8000000080000000, false } };
+
+	for (size_t i = 0; i < 2 * sizeof(claims) / sizeof(claims[0]); i++) {
+		bool withdrawn = i % 2, fails = withdrawn || !claims[i / 2].possible;
+
+		OPEN();
+		hold();
+		inject(from, 0, 8);
+		for (int look = 0; withdrawn && look < 2; look++)
+			sc_rescue_look_locked();
+		sc_store_relaxed_64(claim_word(), claims[i / 2].word);
+		for (int look = 0; look < 3; look++)
+			sc_rescue_look_locked();
+		release();
+		if (withdrawn || !fails)
+			assert_memory_equal(space, from, 8);
+		for (int poll = 0; poll < 300; poll++)
+			sc_ep_poll(pair[0].ep);
+		assert_int_equal(counters()->quarantines, fails);
+		assert_int_equal(comp_take(&pair[0].tx).err, fails ? EPROTO : 0);
+		rma_close();
+	}
+}
+
+/* Over the record: the thread that withdraws it checks its size, and leaves it to the endpoint's thread. */
+static void test_mad_record(void **state)
+{
+	struct sc_abi_line *line;
+
+	OPEN();
+	hold();
+	inject(from, 0, 8);
+	line = sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->ring +
+	       (uint16_t)rescue()->places[0];
+	line->ctl |= UINT32_MAX;
+	for (int look = 0; look < 3; look++)
+		sc_rescue_look_locked();
+	release();
+	assert_true(is_untouched(0, 0));
+	assert_true(sc_rescue_has_begun(rescue()));
+	assert_int_equal(rescue()->done, rescue()->from);
+	expect_done(1);
+	assert_memory_equal(space, from, 8);
+	rma_close();
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void test_process_ends(void **state)
+{
+	OPEN();
+	hold();
+	inject(from, 0, 200);
+	release();
+	sc_rescue_finish();
+	assert_memory_equal(space, from, 200);
+	expect_done(1);
+	expect_idle();
+	rma_close();
+}
+
+static void test_endpoint_closes(void **state)
+{
+	for (int looks = 0; looks < 3; looks++) {
+		OPEN();
+		hold();
+		inject(from, 0, 200);
+		for (int look = 0; look < looks; look++)
+			sc_rescue_look_locked();
+		release();
+		end_close(&pair[0]);
+		assert_memory_equal(space, from, 200);
+		assert_true(sc_list_empty(&sc_process.rescues));
+		rma_close();
+	}
+}
+
+/* What is done is done, what is not fails. */
+static void test_owner_closes(void **state)
+{
+	OPEN();
+	hold();
+	inject(from, 0, 8);
+	sc_rescue_look_locked();
+	sc_rescue_look_locked();
+	release();
+	assert_memory_equal(space, from, 8);
+	assert_int_equal(sc_reg_close(reg), 0);
+	end_close(&pair[1]);
+	ends_settle(&pair[0], 1);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_int_equal(counters()->rma_rescued, 1);
+	reg = reg_open(tab[1], space, SPACE, SC_REG_READ | SC_REG_WRITE);
+	rma_close();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_lands),
+		cmocka_unit_test(test_later_ones_land),
+		cmocka_unit_test(test_owner_takes),
+		cmocka_unit_test(test_errors),
+#if defined(SC_FAULT_INJECTION)
+		cmocka_unit_test(test_posted_unseen),
+		cmocka_unit_test(test_meanwhile),
+#endif
+		cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_behind_others),
+		cmocka_unit_test(test_data_behind_another),
+		cmocka_unit_test(test_behind_withdrawn),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_data),
+		cmocka_unit_test(test_counted),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_mad_claim),
+		cmocka_unit_test(test_mad_record),
+		cmocka_unit_test(test_process_ends),
+		cmocka_unit_test(test_endpoint_closes),
+		cmocka_unit_test(test_owner_closes),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
