@@ -317,28 +317,14 @@ uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_AB
 
 	for (uint32_t i = 0; i < count; i++)
 		bufs[i] = sc_pool_lend(&ep->pool, &peer->bounce.loans, peer->tx.tail);
-	return sc_record_bufs(ep->seg, bufs, size, iov);
-}
-
-uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
-			struct iovec iov[SC_ABI_RECORD_BUFS])
-{
-	uint32_t count = 0;
-
-	for (; size; count++) {
-		uint32_t here = size < seg->header.buf_size ? size : seg->header.buf_size;
-
-		iov[count] = (struct iovec){ sc_seg_buf(seg, bufs[count]), here };
-		size -= here;
-	}
-	return count;
+	return sc_seg_bufs(ep->seg, bufs, size, iov);
 }
 
 void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], const struct iovec *to,
 		    size_t to_count, uint32_t size)
 {
 	struct iovec from[SC_ABI_RECORD_BUFS];
-	uint32_t count = sc_record_bufs(seg, bufs, size, from);
+	uint32_t count = sc_seg_bufs(seg, bufs, size, from);
 	size_t done = 0;
 
 	for (uint32_t i = 0; i < count; done += from[i].iov_len, i++) {

@@ -50,10 +50,6 @@ static inline bool sc_record_grow(struct sc_ep *ep, uint32_t buffers)
 uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS],
 			struct iovec iov[SC_ABI_RECORD_BUFS]);
 
-/* Sets a vector of the buffers that a peer's record names, checked by sc_seg_has_bufs(). Returns how many. */
-uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
-			struct iovec iov[SC_ABI_RECORD_BUFS]);
-
 /* Copies the bytes in such buffers, checked likewise, to a vector that is long enough. */
 void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], const struct iovec *to,
 		    size_t to_count, uint32_t size);

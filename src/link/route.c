@@ -13,8 +13,8 @@
 enum {
 	DELEGATED_PUT_MAX = 32768, /* bytes; above, a copy from here is faster, wherever the peer runs */
 	DELEGATED_GET_MAX = 16384,
-	DELEGATED_INJECTED_MAX = 256, /* a record holds so many; a copy of more is sooner */
 	DELEGATED_NS = 600,	  /* nanoseconds of a delegated put besides its bytes */
+	QUICK_CMA_NS = 1000,	  /* nanoseconds of a copy that is sooner than bytes in buffers */
 	COOPERATIVE_MIN = 131072, /* bytes of a put, or of one of a stream, that are worth the record; */
 	COOPERATIVE_GET_MIN = 65536, /* and of a single get */
 	COOPERATIVE_PUT_NS =
@@ -31,6 +31,9 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
 }
 
 /*
+ * An injected put is delegated if a thread, or the peer, does it without another call: one of more than SC_ROUTE_RECORD
+ * bytes only where a copy by CMA takes longer than buffers do, which is so on most machines.
+ *
  * Above SC_ROUTE_SMALL bytes, no get and no operation of a stream is delegated, and a put only if that is faster for
  * this peer. But behind delegated operations that have not ended each is: the peer will take those soon, and this
  * process would have to withdraw them. The cost of buffers is known after some large ones have been filled for this
@@ -41,7 +44,8 @@ static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_
 	if (!has(facts, SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE, 0))
 		return false;
 	if (facts & SC_FACT_INJECTED)
-		return facts & SC_FACT_KEPT && size <= DELEGATED_INJECTED_MAX;
+		return facts & SC_FACT_KEPT &&
+		       !(size > SC_ROUTE_RECORD && costs->cma_ns && costs->cma_ns < QUICK_CMA_NS);
 	if (size <= SC_ROUTE_SMALL)
 		return true;
 	if (size > (put ? DELEGATED_PUT_MAX : DELEGATED_GET_MAX))

@@ -45,6 +45,8 @@ enum sc_way {
 #define SC_FACT_BUFFERS (1u << 12) /* it is small enough for buffers, and enough of them are there */
 #define SC_FACT_BEHIND (1u << 13)  /* the receiver has more than the last message to read */
 
+/* Bytes: a record holds a delegated put that is not larger; else buffers do. */
+#define SC_ROUTE_RECORD 256
 /*
  * Bytes: for operations that are not larger, and not of a stream, only DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT
  * matter.
@@ -53,6 +55,7 @@ enum sc_way {
 
 /*
  * The nanoseconds of a copy of more than SC_ROUTE_SMALL bytes, or of a message: by CMA, or through buffers; 0: unknown.
+ * Of an injected put of more than SC_ROUTE_RECORD bytes only the first matters.
  */
 struct sc_route_costs {
 	uint64_t cma_ns, buffers_ns;

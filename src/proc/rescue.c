@@ -5,12 +5,13 @@
  * An application that injects a put may never call again, and its target may compute. So the daemon's thread looks at
  * delegated puts every millisecond while there are some. If the target has taken none of them from one look to the next,
  * the thread withdraws them by the word that decides between the two processes (delegate.c, O1), and copies them by CMA,
- * under a hazard word as direct.c does. Their records, in the peer's ring, have all that it needs.
+ * under a hazard word as direct.c does. Their records, in the peer's ring, have all that it needs, and name the buffers of
+ * this process that hold a longer payload: these stay lent, as the lines stay held (sc_ring_tx.held), until the operation
+ * ends.
  *
- * The thread leaves gets, whose destination only the endpoint knows, puts whose bytes are not in the record, which are not
- * injected, and puts of which the target's application is told (remote data, counters): nobody can tell whether those have
- * landed before the target polls, and then it takes them. The endpoint delegates no injected put behind one of these, and
- * none with remote data behind one that this thread does.
+ * The thread leaves gets, whose destination only the endpoint knows, and puts of which the target's application is told
+ * (remote data, counters): nobody can tell whether those have landed before the target polls, and then it takes them. The
+ * endpoint delegates no injected put behind one of these, and none with remote data behind one that this thread does.
  *
  *   keeper                    who writes it
  *   NONE -> ENDPOINT          the endpoint's thread, before it withdraws         (K1)
@@ -30,7 +31,8 @@
  * back SC_ABI_DELEGATED operations more than there are: no more can be open. The endpoint's thread sets the claim to the
  * right number when it takes over. Until then the daemon's thread does what has been added, in order.
  *
- * A peer may have written anything over the records; their words are checked, and name no memory but the peer's own.
+ * A peer may have written anything over the records; their words are checked, and name no memory but the peer's own, and
+ * our bounce buffers, which the peer can read anyway.
  *
  * Death. If the peer dies, the copy fails, and the endpoint reports it. If this process dies before a withdrawal, the
  * target takes the puts when it polls; after it, those that are not copied are not done. exit(3) runs
@@ -46,23 +48,24 @@
 #include "os/host.h"
 #include "os/wake.h"
 #include "proc/process.h"
+#include "shm/memory.h"
 #include "shm/ring.h"
 
 /* Looks without a new put before the thread looks no more. */
 #define IDLE_LOOKS 20
 /* The hazard word of this file; direct.c uses the last one only for an operation on so many ranges, never meanwhile. */
 #define HAZARD (SC_ABI_HAZARDS - 1)
-#define BYTES_MAX (SC_ABI_DELEGATE_PUT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 /* ---- the endpoint's side --------------------------------------------------------------------- */
 
-struct sc_rescue *sc_rescue_open(struct sc_seg *seg, uint32_t slot, uint32_t number)
+struct sc_rescue *sc_rescue_open(struct sc_seg *own, struct sc_seg *seg, uint32_t slot, uint32_t number)
 {
 	struct sc_rescue *rescue = calloc(1, sizeof(*rescue));
 
 	if (!rescue)
 		return NULL;
 	rescue->opened_by = sc_host_self();
+	rescue->own = own;
 	rescue->seg = seg;
 	rescue->slot = slot;
 	rescue->end = rescue->seen_end = rescue->ended = number;
@@ -144,35 +147,55 @@ static bool is_there(const struct sc_rescue *rescue)
 	return life & SC_ABI_LIFE_TID && !(life & SC_ABI_LIFE_ENDED);
 }
 
+bool sc_rescue_payload(struct sc_seg *own, struct sc_abi_line *ring, uint32_t place, uint32_t size,
+		       bool bounced, struct sc_rescue_payload *payload)
+{
+	const struct sc_ring_place lines = { .lines = ring, .last = ring + (place >> 16) - 1 };
+	struct sc_abi_line *line = ring + (uint16_t)place;
+	struct sc_abi_delegate record;
+
+	if (bounced) {
+		memcpy(&record, line->bytes, sizeof(record));
+		if (!sc_seg_has_bufs(own, record.bufs, size))
+			return false;
+		payload->count = sc_seg_bufs(own, record.bufs, size, payload->iov);
+		return true;
+	}
+	if (size > sizeof(payload->bytes))
+		return false;
+	sc_lines_read(&lines, line, SC_ABI_DELEGATE_PUT_FIRST, payload->bytes, size);
+	payload->iov[0] = (struct iovec){ payload->bytes, size };
+	payload->count = 1;
+	return true;
+}
+
 /* A put, copied from its record. */
 struct put {
 	struct sc_remote remote;
-	uint8_t bytes[BYTES_MAX];
+	struct sc_rescue_payload payload;
 };
 
 /* False: the record is not what this process has written. */
 static bool put_read(const struct sc_rescue *rescue, uint32_t place, struct put *put)
 {
-	struct sc_abi_line *lines = slot_of(rescue)->ring, *line = lines + (uint16_t)place;
-	const struct sc_ring_place ring = { .lines = lines, .last = lines + (place >> 16) - 1 };
+	struct sc_abi_line *ring = slot_of(rescue)->ring, *line = ring + (uint16_t)place;
 	uint64_t ctl = sc_load_relaxed_64(&line->ctl);
-	uint32_t size = sc_ctl_size(ctl);
 	struct sc_abi_delegate record;
 
 	memcpy(&record, line->bytes, sizeof(record));
-	put->remote = (struct sc_remote){ .addr = record.addr, .len = size, .key = record.key };
-	if (size > sizeof(put->bytes))
-		return false;
-	sc_lines_read(&ring, line, SC_ABI_DELEGATE_PUT_FIRST, put->bytes, size);
-	return true;
+	put->remote =
+		(struct sc_remote){ .addr = record.addr, .len = sc_ctl_size(ctl), .key = record.key };
+	return sc_rescue_payload(rescue->own, ring, place, sc_ctl_size(ctl),
+				 sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED, &put->payload);
 }
 
 static int put_copy(const struct sc_rescue *rescue, const struct put *put, const struct sc_reg_span *span)
 {
-	struct iovec from = { (void *)put->bytes, put->remote.len }, to[SC_IOV_MAX];
+	const struct sc_rescue_payload *payload = &put->payload;
+	struct iovec to[SC_IOV_MAX];
 	uint64_t len = put->remote.len;
 	int count = sc_regtab_slice(span, put->remote.addr, &len, to, SC_IOV_MAX);
-	struct sc_cma_copy copy = { &from, 1, to, (size_t)count, len };
+	struct sc_cma_copy copy = { payload->iov, payload->count, to, (size_t)count, len };
 	size_t moved;
 
 	if (count < 0)

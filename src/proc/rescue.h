@@ -24,6 +24,7 @@ enum sc_rescue_keeper {
 struct sc_rescue {
 	struct sc_list listed;
 	uint64_t opened_by; /* sc_host_self() */
+	struct sc_seg *own; /* our segment */
 	struct sc_seg *seg; /* of the peer, */
 	uint32_t slot;	    /* and our slot in it */
 
@@ -50,11 +51,25 @@ struct sc_rescue {
 /* The first line of a record, and the number of lines that the ring has in use. */
 #define SC_RESCUE_PLACE(line, lines) ((uint32_t)(line) | (uint32_t)(lines) << 16)
 
+/* The payload of a delegated put, read back from its record. */
+struct sc_rescue_payload {
+	struct iovec iov[SC_ABI_RECORD_BUFS]; /* of `bytes`, or of the buffers of our segment `own` */
+	size_t count;
+	uint8_t bytes[SC_ABI_DELEGATE_PUT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES];
+};
+
 /*
- * Begins to keep the puts to a peer. `number`: of the first operation. The caller closes the rescue before it detaches
- * `seg`. NULL: no memory.
+ * Reads `size` bytes of a put back, whose record is at `place` in the ring; `bounced`: they are in buffers. Nobody may
+ * write the record, or fill the buffers, again before. False: the record is not what this process has written.
  */
-struct sc_rescue *sc_rescue_open(struct sc_seg *seg, uint32_t slot, uint32_t number);
+bool sc_rescue_payload(struct sc_seg *own, struct sc_abi_line *ring, uint32_t place, uint32_t size,
+		       bool bounced, struct sc_rescue_payload *payload);
+
+/*
+ * Begins to keep the puts to a peer, from our segment `own`. `number`: of the first operation. The caller closes the
+ * rescue before it gives `own` or `seg` up. NULL: no memory.
+ */
+struct sc_rescue *sc_rescue_open(struct sc_seg *own, struct sc_seg *seg, uint32_t slot, uint32_t number);
 
 /* From now on the daemon's thread does nothing, and the caller owns all. */
 void sc_rescue_quit(struct sc_rescue *rescue);

@@ -7,7 +7,8 @@
  * wait for it. So the operation is delegated: its record lies in the peer's ring, and the peer may take it until this
  * side withdraws it. This side withdraws it if the peer has not taken it after some polls (LOOKS), or if another
  * operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer passes
- * over their records. If the application does not poll, the daemon's thread withdraws puts and does them (rescue.c).
+ * over their records. If the application does not poll, the daemon's thread withdraws puts and does them (rescue.c). The
+ * payload of an injected put is in its record, or in the buffers that the record names, until the put ends.
  *
  *   decided by this side          by the peer                        the word that says so
  *   DELEGATED                                                        claim: not below either half
@@ -56,11 +57,12 @@
 #include "base/iov.h"
 #include "link/peer.h"
 #include "link/record.h"
+#include "link/route.h"
 #include "rma/request.h"
 #include "rma/rmaop.h"
 
 /* Bytes that a record itself holds; more go through buffers. Figures: docs/MEASUREMENTS.md. */
-#define PUT_INLINE_MAX 256
+#define PUT_INLINE_MAX SC_ROUTE_RECORD
 #define GET_INLINE_MAX 104
 /*
  * Polls without news for each open operation before all are withdrawn: about a microsecond, as long as this process needs
@@ -71,13 +73,10 @@
 #define SPARED_MAX 255
 #define ERRNO_MAX 4095
 
-/*
- * Tells whether only the target, or the endpoint's thread, does the operation: a get, a put with remote data, or one whose
- * bytes are not in the record.
- */
+/* Tells whether only the target, or the endpoint's thread, does the operation: a get, or a put with remote data. */
 static bool is_told(const struct sc_rma_op *op)
 {
-	return op->kind == SC_RMA_GET || op->flags & SC_SEND_DATA || op->size > PUT_INLINE_MAX;
+	return op->kind == SC_RMA_GET || op->flags & SC_SEND_DATA;
 }
 
 static struct sc_rma_op *oldest(const struct sc_peer *peer)
@@ -113,6 +112,7 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 	struct sc_abi_delegate *record = (struct sc_abi_delegate *)line->bytes;
 	uint32_t size = (uint32_t)op->size, flags = bounced ? SC_ABI_F_BOUNCED : 0;
 	uint8_t flat[PUT_INLINE_MAX];
+	const void *bytes = flat;
 
 	op->at = peer->tx.tail;
 	op->line = (uint32_t)(line - peer->tx.at.lines);
@@ -128,8 +128,11 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 			       sc_burst_is_stream(&peer->rma.burst) ? SC_FILL_STREAM : SC_FILL_ALONE);
 		sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, 0, size }, record->bufs);
 	} else if (put) {
-		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
-		sc_lines_write(&peer->tx.at, line, SC_ABI_DELEGATE_PUT_FIRST, flat, size);
+		if (op->iov_count == 1)
+			bytes = op->iov[0].iov_base;
+		else
+			sc_iov_read(op->iov, op->iov_count, 0, flat, size);
+		sc_lines_write(&peer->tx.at, line, SC_ABI_DELEGATE_PUT_FIRST, bytes, size);
 	}
 	(void)SC_FAULT("delegate.line");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(put ? SC_ABI_DELEGATE_PUT : SC_ABI_DELEGATE_GET, flags, lines, size),
@@ -279,7 +282,7 @@ static struct sc_rescue *rescue_begin(struct sc_peer *peer)
 	struct sc_peer_delegate *delegate = &peer->delegate;
 
 	if (!delegate->rescue && !peer->ep->alone && peer->ep->barrier)
-		delegate->rescue = sc_rescue_open(peer->seg, peer->out_slot, delegate->end);
+		delegate->rescue = sc_rescue_open(peer->ep->seg, peer->seg, peer->out_slot, delegate->end);
 	return delegate->rescue;
 }
 
@@ -422,15 +425,38 @@ static void end_rescued(struct sc_peer *peer)
 	sc_rmaop_end(op, -error);
 }
 
-/* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now. */
+/*
+ * Reads the payload of a withdrawn operation back if it was injected: the application may have changed its buffer since.
+ * -EAGAIN: no memory; -EPROTO.
+ */
+static int payload_own(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	struct sc_rescue_payload payload;
+
+	if (op->kind != SC_RMA_PUT || !(op->flags & SC_SEND_INJECT) || !op->size || op->copy)
+		return 0;
+	if (!sc_rescue_payload(peer->ep->seg, lines_of(peer), SC_RESCUE_PLACE(op->line, peer->tx.at.count),
+			       (uint32_t)op->size, op->size > PUT_INLINE_MAX, &payload)) {
+		sc_peer_quarantine(peer, -EPROTO, "another put than it was delegated");
+		return -EPROTO;
+	}
+	return sc_rmaop_own(op, payload.iov, payload.count) ? -EAGAIN : 0;
+}
+
+/* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now; -EPROTO. */
 static int do_directly(struct sc_peer *peer)
 {
+	struct sc_rma_op *op = oldest(peer);
 	int ret = 0;
 
-	if (peer->delegate.rescued)
+	if (peer->delegate.rescued) {
 		end_rescued(peer);
-	else
-		ret = sc_direct_do(oldest(peer));
+	} else {
+		ret = payload_own(op);
+		if (!ret)
+			ret = sc_direct_do(op);
+	}
 	if (ret)
 		return ret;
 	peer->delegate.ours = ++peer->delegate.first;

@@ -98,8 +98,11 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 	}
 	if (__builtin_expect(sc_delegate_may(peer, rma->flags & SC_RMA_WRITE, size), 1))
 		facts |= SC_FACT_DELEGABLE;
-	if (facts & SC_FACT_INJECTED && sc_delegate_may_inject(peer, rma->flags & SC_SEND_DATA))
+	if (facts & SC_FACT_INJECTED && sc_delegate_may_inject(peer, rma->flags & SC_SEND_DATA)) {
 		facts |= SC_FACT_KEPT;
+		if (size > SC_ROUTE_RECORD)
+			costs->cma_ns = sc_calibration_cma_ns(size, rma->iov_count, 1);
+	}
 	return facts;
 }
 
@@ -176,6 +179,11 @@ static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
 
 	if (!op)
 		return -EAGAIN;
+	if (rma->flags & SC_SEND_INJECT && op->size && op->kind == SC_RMA_PUT &&
+	    sc_rmaop_own(op, rma->iov, rma->iov_count)) {
+		sc_rmaop_forget(op);
+		return -EAGAIN;
+	}
 	sc_request_queue(op);
 	return 0;
 }

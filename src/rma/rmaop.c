@@ -8,6 +8,7 @@
  */
 #include "rma/rmaop.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include "base/iov.h"
 #include "link/turn.h"
@@ -125,6 +126,17 @@ void sc_rmaop_end(struct sc_rma_op *op, int error)
 	sc_rmaop_forget(op);
 }
 
+int sc_rmaop_own(struct sc_rma_op *op, const struct iovec *iov, size_t count)
+{
+	op->copy = malloc(op->size);
+	if (!op->copy)
+		return -ENOMEM;
+	sc_iov_read(iov, count, 0, op->copy, op->size);
+	op->iov[0] = (struct iovec){ op->copy, op->size };
+	op->iov_count = 1;
+	return 0;
+}
+
 struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, const struct sc_rma *rma)
 {
 	struct sc_rma_op *op = sc_rmaop_begin(peer, kind, rma->remote, rma->remote_count);
@@ -139,16 +151,6 @@ struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, cons
 	op->data = rma->data;
 	if (kind == SC_RMA_NOTE) {
 		op->moved = op->size;
-		return op;
-	}
-	if (kind == SC_RMA_PUT && rma->flags & SC_SEND_INJECT && op->size) {
-		op->copy = malloc(op->size);
-		if (!op->copy) {
-			sc_rmaop_forget(op);
-			return NULL;
-		}
-		sc_iov_read(rma->iov, rma->iov_count, 0, op->copy, op->size);
-		op->iov[op->iov_count++] = (struct iovec){ op->copy, op->size };
 		return op;
 	}
 	for (size_t i = 0; i < rma->iov_count; i++)

@@ -28,8 +28,11 @@ static inline bool sc_rma_wants_data(const struct sc_rma *rma)
 struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 				 const struct sc_remote *remote, size_t remote_count);
 
-/* Does the same, with a copy of all that the operation needs of `rma`. */
+/* Does the same, with a copy of all that the operation needs of `rma`, except the payload. */
 struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, const struct sc_rma *rma);
+
+/* Copies the payload of an injected put, 1 byte or more: the operation owns it until it ends. -ENOMEM. */
+int sc_rmaop_own(struct sc_rma_op *op, const struct iovec *iov, size_t count);
 
 /* Frees an operation in no list and not counted. Its turn, if any, becomes that of the operation being posted. */
 void sc_rmaop_forget(struct sc_rma_op *op);

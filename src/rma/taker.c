@@ -122,7 +122,7 @@ static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *
 	if (taken->bounced && put) {
 		if (!sc_seg_has_bufs(peer->seg, record->bufs, size))
 			return "bounce buffers that do not exist";
-		taken->count = sc_record_bufs(peer->seg, record->bufs, size, taken->iov);
+		taken->count = sc_seg_bufs(peer->seg, record->bufs, size, taken->iov);
 	} else if (taken->bounced) {
 		if (size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
 			return "a get of more than there are buffers for";
@@ -203,7 +203,7 @@ static void answer_lend(struct sc_peer *peer, struct taken *get)
 	for (uint32_t i = 0; i < get->buffers; i++)
 		get->record.bufs[i] =
 			sc_pool_lend(&ep->pool, &peer->taker.answers, peer->taker.answer_count);
-	get->count = sc_record_bufs(ep->seg, get->record.bufs, get->size, get->iov);
+	get->count = sc_seg_bufs(ep->seg, get->record.bufs, get->size, get->iov);
 	peer->taker.answer_count++;
 }
 

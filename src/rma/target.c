@@ -150,7 +150,7 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 		return -EPROTO;
 	}
 	put_begin(peer, record.op);
-	count = sc_record_bufs(peer->seg, record.bufs, size, bufs);
+	count = sc_seg_bufs(peer->seg, record.bufs, size, bufs);
 	access = (struct sc_access){ record.key, record.addr, size, SC_REG_WRITE, NULL };
 	ret = find_again(ep, &access, &peer->target.put.use);
 	if (!ret && !peer->target.put.error)

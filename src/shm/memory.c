@@ -140,6 +140,20 @@ bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf)
 			       sc_probe_is_there(sc_seg_buf(seg, buf), seg->header.buf_size));
 }
 
+uint32_t sc_seg_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
+		     struct iovec iov[SC_ABI_RECORD_BUFS])
+{
+	uint32_t count = 0;
+
+	for (; size; count++) {
+		uint32_t here = size < seg->header.buf_size ? size : seg->header.buf_size;
+
+		iov[count] = (struct iovec){ sc_seg_buf(seg, bufs[count]), here };
+		size -= here;
+	}
+	return count;
+}
+
 /* ---- registration table ---------------------------------------------------------------------- */
 
 static int table_fallocate(struct sc_seg *seg, const void *from, uint64_t size)

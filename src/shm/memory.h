@@ -60,4 +60,8 @@ static inline bool sc_seg_has_bufs(struct sc_seg *seg, const uint16_t bufs[SC_AB
 	return true;
 }
 
+/* Sets a vector of the buffers that a record names, checked by sc_seg_has_bufs(). Returns how many. */
+uint32_t sc_seg_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
+		     struct iovec iov[SC_ABI_RECORD_BUFS]);
+
 #endif

@@ -37,7 +37,7 @@ static const struct route direct = { "copied by CMA", false, WAY_CMA };
 		while (!sc_peer_shows_life(pair[0].peer)) /* the thread starts */                         \
 			sched_yield();                                                                    \
 		pair[0].peer->delegate.rescue =                                                           \
-			sc_rescue_open(pair[0].peer->seg, pair[0].peer->out_slot, 0);                     \
+			sc_rescue_open(pair[0].ep->seg, pair[0].peer->seg, pair[0].peer->out_slot, 0);    \
 	} while (0)
 
 static const struct sc_counters *counters(void)
@@ -111,7 +111,7 @@ static void release(void)
 
 static void test_lands(void **state)
 {
-	static const size_t sizes[] = { 0, 1, 8, 32, 33, 88, 89, 200, 255, 256 };
+	static const size_t sizes[] = { 0, 1, 8, 32, 33, 88, 89, 200, 255, 256, 257, 1000, 4096 };
 
 	OPEN();
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -460,23 +460,68 @@ static void test_numbers(void **state)
 	}
 }
 
-/* One that needs buffers is done in the call, also behind another that does, which is not injected. */
+static uint32_t buffers_lent(void)
+{
+	sc_record_reuse_slow(pair[0].peer, 0);
+	return pair[0].ep->pool.have - pair[0].ep->pool.free_count;
+}
+
+/*
+ * The buffers of a longer one stay lent until it has ended, whoever does it: here the thread withdraws, the owner passes
+ * over the record, and the thread copies only then.
+ */
 static void test_large(void **state)
 {
 	OPEN();
 	hold();
-	put(from, at(0, 257), SC_SEND_INJECT);
-	assert_memory_equal(space, from, 257);
-	assert_int_equal(counters()->rma_delegated, 0);
-	put(from, at(1000, 1000), 0);
-	assert_int_equal(counters()->rma_delegated, 1);
-	for (int i = 0; i < 5; i++)
-		sc_rescue_look_locked();
-	assert_true(is_untouched(0, 257));
-	put(from, at(0, 8), SC_SEND_INJECT);
-	assert_memory_equal(space + 1000, from, 1000);
+	inject(from, 0, 300);
+	put(from, at(1000, 5000), 0); /* not injected */
+	assert_int_equal(buffers_lent(), 3);
+	sc_rescue_look_locked();
+	/* as withdraw() of rescue.c, which copies at once */
+	sc_store_relaxed_32(&rescue()->keeper, SC_RESCUE_COPIES);
+	rescue()->withdrawn = 2 + SC_ABI_DELEGATED;
+	rescue()->from = rescue()->done = 0;
+	sc_store_relaxed_64(claim_word(), (uint64_t)rescue()->withdrawn << 32);
+	owner_polls();
+	for (int i = 0; i < 1000; i++) /* more than LOOKS of delegate.c */
+		sc_ep_poll(pair[0].ep);
+	assert_true(is_untouched(0, 0));
+	assert_null(sc_comp_ring_peek(&pair[0].tx));
+	assert_int_equal(buffers_lent(), 3);
+	sc_store_relaxed_32(&rescue()->keeper, SC_RESCUE_RESTS);
+	sc_rescue_look_locked();
 	release();
-	expect_done(3);
+	assert_memory_equal(space, from, 300);
+	assert_memory_equal(space + 1000, from, 5000);
+	expect_done(2);
+	assert_int_equal(counters()->rma_rescued, 2);
+	owner_polls();
+	expect_idle();
+	rma_close();
+}
+
+/* The application writes its buffer again; then the endpoint's thread withdraws what nobody has taken, and does it. */
+static void test_read_back(void **state)
+{
+	static const size_t sizes[] = { 1, 200, 256, 257, 4096 };
+	static uint8_t buf[4096];
+
+	OPEN();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		memset(space, 0xa5, SPACE);
+		hold();
+		memcpy(buf, from, sizes[i]);
+		inject(buf, 3, sizes[i]);
+		memset(buf, 0, sizeof(buf));
+		expect_done(1);
+		release();
+		assert_memory_equal(space + 3, from, sizes[i]);
+		assert_true(is_untouched(3, sizes[i]));
+		owner_polls();
+	}
+	assert_int_equal(counters()->rma_rescued, 0);
+	assert_int_equal(counters()->rma_delegated_taken, 0);
 	expect_idle();
 	rma_close();
 }
@@ -610,6 +655,30 @@ static void test_mad_record(void **state)
 	rma_close();
 }
 
+/* Over the numbers of the buffers: neither thread copies from others; the peer is given up. */
+static void test_mad_buffers(void **state)
+{
+	for (int looks = 0; looks < 4; looks += 3) {
+		struct sc_abi_line *line;
+
+		OPEN();
+		hold();
+		inject(from, 0, 1000);
+		line = sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->ring +
+		       (uint16_t)rescue()->places[0];
+		((struct sc_abi_delegate *)line->bytes)->bufs[0] = UINT16_MAX;
+		for (int look = 0; look < looks; look++)
+			sc_rescue_look_locked();
+		assert_int_equal(sc_rescue_has_begun(rescue()), looks > 0);
+		release();
+		ends_settle(&pair[0], 1);
+		assert_true(is_untouched(0, 0));
+		assert_int_equal(counters()->quarantines, 1);
+		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+		rma_close();
+	}
+}
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static void test_process_ends(void **state)
@@ -677,11 +746,13 @@ int main(void)
 		cmocka_unit_test(test_behind_withdrawn),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_read_back),
 		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_counted),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_mad_claim),
 		cmocka_unit_test(test_mad_record),
+		cmocka_unit_test(test_mad_buffers),
 		cmocka_unit_test(test_process_ends),
 		cmocka_unit_test(test_endpoint_closes),
 		cmocka_unit_test(test_owner_closes),

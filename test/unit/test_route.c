@@ -126,6 +126,9 @@ static void test_facts(void **state)
 		{ PUT, 64, STREAMS & ~SC_FACT_ONE_RANGE, { 0, 0 }, CMA },
 		{ PUT, 64, STREAMS & ~SC_FACT_ONE_PIECE, { 0, 0 }, LATER },
 		{ PUT, 64, STREAMS | SC_FACT_INJECTED, { 0, 0 }, CMA },
+		{ PUT, 8, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 0, 0 }, DELEGATED },
+		{ PUT, 4 * KIB, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 0, 0 }, DELEGATED },
+		{ PUT, 8, (ALL & ~SC_FACT_DELEGABLE) | SC_FACT_INJECTED | SC_FACT_KEPT, { 0, 0 }, CMA },
 	};
 
 	(void)state;
@@ -136,6 +139,10 @@ static void test_facts(void **state)
 static void test_costs(void **state)
 {
 	static const struct row rows[] = {
+		{ PUT, 256, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 1, 0 }, DELEGATED },
+		{ PUT, 257, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 999, 0 }, CMA },
+		{ PUT, 257, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 1000, 0 }, DELEGATED },
+		{ PUT, 4 * KIB, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 999, 1 }, CMA },
 		{ PUT, 8 * KIB, TAKES, { 2000, 1400 }, DELEGATED },
 		{ PUT, 8 * KIB, TAKES, { 2000, 1401 }, CMA },
 		{ PUT, 8 * KIB, TAKES, { 1999, 1400 }, CMA },
