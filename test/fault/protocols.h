@@ -25,6 +25,7 @@
 #include "os/addr.h"
 #include "link/peer.h"
 #include "os/otherfile.h"
+#include "proc/leftover.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
 #include "link/state.h"
@@ -1075,11 +1076,11 @@ static void wait_rescued(const struct side *side)
 /* Injected puts that nobody polls for: the daemon's thread does them. */
 static void work_injecting_initiator(struct side *side)
 {
-	struct sc_remote small = { 0, 8, 0 }, middle = { 0, 200, 0 };
+	struct sc_remote small = { 0, 8, 0 }, middle = { 0, 200, 0 }, large = { 0, 4096, 0 };
 
 	if (!wait_stage(side, 2))
 		return;
-	small.key = middle.key = side->other->keys[0];
+	small.key = middle.key = large.key = side->other->keys[0];
 	rma_one(side, &small, 1, SC_RMA_WRITE);
 	rma_settle(side);
 	wait_accepted(side);
@@ -1088,7 +1089,7 @@ static void work_injecting_initiator(struct side *side)
 	for (int i = 0; i < 3; i++) {
 		side->peer->delegate.spared = 0;
 		rma_one(side, &small, 1, SC_RMA_WRITE | SC_SEND_INJECT);
-		rma_one(side, &middle, 1, SC_RMA_WRITE | SC_SEND_INJECT);
+		rma_one(side, i ? &large : &middle, 1, SC_RMA_WRITE | SC_SEND_INJECT);
 		if (!sc_list_empty(&side->peer->delegate.ops))
 			wait_rescued(side);
 		rma_settle(side);
@@ -1424,9 +1425,13 @@ static void survey(const struct sc_survey_seg *seg, void *arg)
 static void work_reaper(struct side *side)
 {
 	pid_t child = leave_endpoint(side, NULL);
+	struct sc_leftovers leftovers = { 0 };
 
 	reclaim_from(side, child);
 	(void)sc_reap_list(pass_over, NULL);
+	/* the daemon's thread looks twice a second, and few schedules take so long */
+	(void)sc_leftover_look(&leftovers);
+	sc_leftover_fini(&leftovers);
 	messages_send(side);
 	/* what one has left that was never let in can be read as long as it has its name */
 	wait_accept(side);
