@@ -315,18 +315,19 @@ static enum sc_fill_way read_fill(void)
 					words, SC_FILL_TRIED });
 }
 
-static enum shmcma_yield_mode read_yield(void)
+static enum sc_crowd read_yield(void)
 {
-	static const char *const words[] = { [SHMCMA_YIELD_AUTO] = "auto",
-					     [SHMCMA_YIELD_NEVER] = "never",
-					     [SHMCMA_YIELD_ALWAYS] = "always",
-					     NULL };
+	static const char *const words[] = {
+		[SC_CROWD_ASKED] = "auto", [SC_CROWD_NEVER] = "never", [SC_CROWD_ALWAYS] = "always", NULL
+	};
 
-	return (enum shmcma_yield_mode)param_choice(&(struct choice_param){
-		"yield",
-		"When a caller that polls in vain lets other processes run on its processor: auto, while "
-		"more processes have endpoints here than there are processors for them; never; always",
-		words, SHMCMA_YIELD_AUTO });
+	return (enum sc_crowd)param_choice(
+		&(struct choice_param){ "yield",
+					"When a caller that polls in vain lets other processes run on its "
+					"processor, and each side copies alone: auto, while more processes "
+					"have endpoints here than there are processors for them; never; "
+					"always",
+					words, SC_CROWD_ASKED });
 }
 
 /* FI_PROVIDER=shmcma,...: the user wants this provider. A list after ^ names unwanted providers. */
@@ -368,7 +369,7 @@ void shmcma_env_read(void)
 		"usual cost is taken.");
 	config->strict = read_strict();
 	config->fill = read_fill();
-	shmcma_env.yield = read_yield();
+	config->crowd = read_yield();
 	shmcma_env.remote_comm =
 		param_bool("remote_comm", false,
 			   "Offer FI_REMOTE_COMM to everybody. Addresses of other machines are "

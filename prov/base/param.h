@@ -10,15 +10,12 @@
 #include <stdbool.h>
 #include <shmcma/core.h>
 
-enum shmcma_yield_mode { SHMCMA_YIELD_AUTO, SHMCMA_YIELD_NEVER, SHMCMA_YIELD_ALWAYS };
-
 /* The provider's parameters. */
 struct shmcma_env {
 	size_t tx_size, rx_size;      /* of a queue without hints */
 	struct sc_config config;      /* FI_SHMCMA_CMA, RMA, and the sizes */
 	int remote_comm;	      /* FI_SHMCMA_REMOTE_COMM */
 	bool calibrated;	      /* FI_SHMCMA_CALIBRATE, and FI_SHMCMA_EAGER_MAX is not given */
-	enum shmcma_yield_mode yield; /* FI_SHMCMA_YIELD */
 	const char *stats;	      /* FI_SHMCMA_STATS; NULL: it is not set */
 };
 extern struct shmcma_env shmcma_env;

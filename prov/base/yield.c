@@ -25,9 +25,9 @@ static long switches(void)
 
 static bool is_wanted(void)
 {
-	if (shmcma_env.yield == SHMCMA_YIELD_AUTO)
+	if (shmcma_env.config.crowd == SC_CROWD_ASKED)
 		return sc_oversub_is_here();
-	return shmcma_env.yield == SHMCMA_YIELD_ALWAYS;
+	return shmcma_env.config.crowd == SC_CROWD_ALWAYS;
 }
 
 void shmcma_yield_slow(struct shmcma_yield *yield)

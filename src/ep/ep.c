@@ -71,6 +71,7 @@ void sc_config_init(struct sc_config *config)
 		.eager_adapts = true,
 		.window = 262144,
 		.share_min = 16384,
+		.crowd = SC_CROWD_NEVER,
 		.fill = SC_FILL_TRIED,
 		.cma = true,
 		.daemon = true,

@@ -40,6 +40,14 @@ static bool is_absent(struct sc_peer *peer)
 	return peer->xfer.missed_generation;
 }
 
+bool sc_xfer_is_worth(const struct sc_ep *ep, size_t size)
+{
+	enum sc_crowd crowd = ep->config.crowd;
+
+	return size >= ep->config.share_min && crowd != SC_CROWD_ALWAYS &&
+	       !(crowd == SC_CROWD_ASKED && sc_oversub_is_felt());
+}
+
 bool sc_xfer_may_open(struct sc_peer *peer)
 {
 	return peer->link == SC_LINK_UP && !peer->seg->local && !peer->xfer.copies_not && !is_absent(peer);

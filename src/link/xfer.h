@@ -43,6 +43,12 @@ struct sc_xfer_offer {
 	size_t to_count, from_count; /* elements of its memory, and of the joiner's; put or get: 1 */
 };
 
+/*
+ * Tells whether a copy of `size` bytes is worth sharing: it is large, and the joiner does not have to wait for a processor
+ * with a chunk in hand.
+ */
+bool sc_xfer_is_worth(const struct sc_ep *ep, size_t size);
+
 /* Tells whether copies may be shared with this attached peer, as far as is known. */
 bool sc_xfer_may_open(struct sc_peer *peer);
 

@@ -8,6 +8,9 @@
  * namespace counts as the process with that pid here. The count ignores threads, sleep, and processes without
  * endpoints: the answer is a hint, and a caller that acts on it watches the effect.
  *
+ * sc_oversub_is_felt() watches it: many of those processes may be idle. A process that computes, or polls and yields, on a
+ * processor that others need is switched away from; the kernel counts that as involuntary.
+ *
  * The ranks of a job come within a short time. So the names are read again after LOOK_SOON_NS at first, later after the
  * time since the first answer, at most after LOOK_NS. Any thread; two at a time do the work twice.
  */
@@ -17,6 +20,7 @@
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "os/addr.h"
 #include "base/atomic.h"
@@ -25,6 +29,8 @@
 
 #define LOOK_SOON_NS 1000000
 #define LOOK_NS 1000000000
+/* Between two counts of context switches. A time slice of the kernel is 3 or 4 ms. */
+#define COUNT_NS 10000000
 /* The most processors that Linux can have on any machine. */
 #define PROCESSORS_MAX 8192
 
@@ -136,4 +142,23 @@ bool sc_oversub_is_here(void)
 		sc_store_relaxed_32(&answer, look());
 	}
 	return sc_load_relaxed_32(&answer);
+}
+
+bool sc_oversub_is_felt(void)
+{
+	static uint64_t next_count, switches;
+	static uint32_t felt;
+	struct rusage usage;
+	uint64_t now;
+
+	if (!sc_oversub_is_here())
+		return false;
+	now = (uint64_t)sc_clock_ns();
+	/* relaxed, as above */
+	if (now >= sc_load_relaxed_64(&next_count) && !getrusage(RUSAGE_SELF, &usage)) {
+		sc_store_relaxed_64(&next_count, now + COUNT_NS);
+		sc_store_relaxed_32(&felt, (uint64_t)usage.ru_nivcsw != sc_load_relaxed_64(&switches));
+		sc_store_relaxed_64(&switches, (uint64_t)usage.ru_nivcsw);
+	}
+	return sc_load_relaxed_32(&felt);
 }

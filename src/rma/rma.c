@@ -32,6 +32,7 @@
 #include "link/review.h"
 #include "link/route.h"
 #include "link/turn.h"
+#include "link/xfer.h"
 #include "proc/calibration.h"
 #include "rma/assist.h"
 #include "rma/delegate.h"
@@ -75,7 +76,7 @@ static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_
 	costs->buffers_ns = fill->read_cost && !sc_fill_has_trial(fill)
 				    ? size * ((uint64_t)fill->write_cost + fill->read_cost) / 1000
 				    : 0;
-	if (size >= peer->ep->config.share_min)
+	if (sc_xfer_is_worth(peer->ep, size))
 		facts |= SC_FACT_COPIES;
 	if (!sc_list_empty(&peer->delegate.ops) && sc_delegate_has_open(peer))
 		facts |= SC_FACT_DELEGATED;

@@ -343,6 +343,11 @@ static void test_not_asked(void **state)
 	assert_int_equal(move(true, 0, 400000), 0);
 	expect_done();
 	pair[0].ep->config.share_min = 1;
+	pair[0].ep->config.crowd = SC_CROWD_ALWAYS;
+	assert_int_equal(move(true, 0, 400000), 0);
+	expect_done();
+	pair[0].ep->config.crowd = SC_CROWD_NEVER;
+	sc_ep_poll(pair[0].ep); /* the next ones are no stream */
 	assert_int_equal(move(true, 0, 131071), 0);
 	expect_done();
 	assert_int_equal(move(false, 0, 65535), 0);

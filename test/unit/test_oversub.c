@@ -8,8 +8,10 @@
 #define _GNU_SOURCE 1
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
@@ -172,12 +174,102 @@ static void test_names_of_the_dead(void **state)
 	assert_return_code(unlink(path), errno);
 }
 
+/* ---- felt ------------------------------------------------------------------------------------ */
+
+/* Wants the processor until it is ended. */
+static void computes(struct child *self, void *arg)
+{
+	run_on(*(int *)arg, -1);
+	(void)endpoint();
+	child_tell(self, "here");
+	for (;;)
+		atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void feels(struct child *self, void *arg)
+{
+	run_on(*(int *)arg, -1);
+	(void)endpoint();
+	while (!sc_oversub_is_felt())
+		;
+	sc_process_fini();
+	child_tell(self, "felt");
+}
+
+/* Another process needs the same processor at the same time. */
+static void test_felt(void **state)
+{
+	struct child one, other;
+
+	(void)state;
+	assert_true(child_start(&one, computes, &first));
+	assert_true(child_start(&other, feels, &first));
+	assert_int_equal(child_reap(&other), 0);
+	assert_string_equal(other.line, "felt");
+	child_kill(&one);
+}
+
+static long switches(void)
+{
+	struct rusage usage;
+
+	CHILD_CHECK(!getrusage(RUSAGE_SELF, &usage));
+	return usage.ru_nivcsw;
+}
+
+/* As long as a count stays. */
+static void compute(void)
+{
+	int64_t until = sc_clock_ns() + 11000000;
+
+	while (sc_clock_ns() < until)
+		;
+}
+
+/* A count that stays the same says that nobody is in the way. A busy machine may leave no such time. */
+static void has_it_alone(struct child *self, void *arg)
+{
+	bool crowd, felt = true;
+	long before = 0, after = -1;
+
+	run_on(*(int *)arg, -1);
+	(void)endpoint();
+	crowd = sc_oversub_is_here();
+	for (int tries = 0; tries < 50 && after != before; tries++) {
+		compute();
+		before = switches();
+		(void)sc_oversub_is_felt();
+		compute();
+		felt = sc_oversub_is_felt();
+		after = switches();
+	}
+	sc_process_fini();
+	child_tell(self, after != before ? "busy" : !crowd ? "no crowd" : felt ? "felt" : "not felt");
+}
+
+/* The process with the other endpoint sleeps. */
+static void test_idle_crowd(void **state)
+{
+	struct child one, other;
+
+	(void)state;
+	assert_true(child_start(&one, member, &first));
+	assert_true(child_start(&other, has_it_alone, &first));
+	assert_int_equal(child_reap(&other), 0);
+	let_go(&one);
+	if (!strcmp(other.line, "busy"))
+		skip();
+	assert_string_equal(other.line, "not felt");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_names_of_the_dead),
+		cmocka_unit_test(test_felt),
+		cmocka_unit_test(test_idle_crowd),
 	};
 
 	if (!child_private_shm("size=64m,mode=1777")) {

@@ -451,6 +451,19 @@ static void test_both_copy(void **state)
 	pair_close(pair);
 }
 
+/* Where processors are short the receiver copies all. */
+static void test_crowd(void **state)
+{
+	(void)state;
+	share_pair_open();
+	pair[1].ep->config.crowd = SC_CROWD_ALWAYS;
+	post(SIZE, SIZE);
+	expect_message(SIZE);
+	assert_int_equal(by_sender(0), 0);
+	assert_int_equal(by_receiver(1), SIZE);
+	pair_close(pair);
+}
+
 /* The generation wraps, and passes over 0, which a new slot holds: both sides copy before and after. */
 static void test_generation_wraps(void **state)
 {
@@ -1426,6 +1439,7 @@ int main(void)
 		cmocka_unit_test(test_bad_offers),
 		cmocka_unit_test(test_race),
 		cmocka_unit_test(test_both_copy),
+		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_generation_wraps),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_absent_sender),
