@@ -87,13 +87,18 @@ void sc_process_fini(void);
 bool sc_oversub_is_here(void);
 
 /*
- * Tells whether, moreover, other processes have run in the place of this one of late: within the last 10 milliseconds
- * before the last count, which is not older than that. Any thread.
+ * Tells whether, moreover, the kernel has switched a thread of this process away for another thread between the last two
+ * counts, which this call makes: 10 milliseconds apart or more. False if they were more than 100 milliseconds apart. Any
+ * thread.
  */
 bool sc_oversub_is_felt(void);
 
-/* Whether processors are short for the processes that share them: sc_oversub_is_here() and _is_felt() tell; no; yes. */
-enum sc_crowd { SC_CROWD_ASKED, SC_CROWD_NEVER, SC_CROWD_ALWAYS };
+/* Whether processors are short for the processes that share them. */
+enum sc_crowd {
+	SC_CROWD_ASKED, /* sc_oversub_is_here() and sc_oversub_is_felt() tell */
+	SC_CROWD_NEVER,
+	SC_CROWD_ALWAYS,
+};
 
 /*
  * Returns how many bytes, from the first one on, this process can read at `at`, which may be no address at all. Returns
@@ -388,7 +393,7 @@ struct sc_config {
 	bool eager_adapts;     /* lower that limit for a peer where a copy by CMA is faster */
 	uint64_t window;       /* units (SC_ABI_UNITS) that a peer may leave unmatched here */
 	uint32_t share_min;    /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
-	enum sc_crowd crowd;   /* if processors are short, each side copies alone */
+	enum sc_crowd crowd;   /* if processors are short, one side copies a large message alone */
 	enum sc_fill_way fill; /* SC_FILL_TRIED: trials find the best for each peer */
 	bool cma;	       /* this process may copy by process_vm_readv(2) */
 	bool daemon;	       /* a thread of this process watches the processes of peers, see daemon.c */

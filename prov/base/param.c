@@ -321,13 +321,13 @@ static enum sc_crowd read_yield(void)
 		[SC_CROWD_ASKED] = "auto", [SC_CROWD_NEVER] = "never", [SC_CROWD_ALWAYS] = "always", NULL
 	};
 
-	return (enum sc_crowd)param_choice(
-		&(struct choice_param){ "yield",
-					"When a caller that polls in vain lets other processes run on its "
-					"processor, and each side copies alone: auto, while more processes "
-					"have endpoints here than there are processors for them; never; "
-					"always",
-					words, SC_CROWD_ASKED });
+	return (enum sc_crowd)param_choice(&(struct choice_param){
+		"yield",
+		"When a caller that polls in vain lets other processes run on its "
+		"processor, and one side copies a large message alone: auto, while more processes "
+		"have endpoints here than there are processors for them; never; "
+		"always",
+		words, SC_CROWD_ASKED });
 }
 
 /* FI_PROVIDER=shmcma,...: the user wants this provider. A list after ^ names unwanted providers. */

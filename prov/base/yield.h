@@ -12,7 +12,7 @@
  * due after FEW empty polls; if not, after twice as many as before, up to MANY. So a caller that has its processor to
  * itself hardly ever yields, and not at all while messages come.
  *
- * FI_SHMCMA_YIELD: auto, as above; never; or always, as if there were too few processors at all times.
+ * FI_SHMCMA_YIELD (sc_config.crowd): auto, as above; never; or always, as if there were too few processors at all times.
  *
  * The lock of the queue or counter guards the count of polls. The caller yields without any lock.
  */

@@ -96,23 +96,22 @@ static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 
 /*
  * Takes back the oldest returnable buffer, after the message, or the part of one, in it has been read. The peer has
- * read all records up to the one that it was lent with. It is lent next, because its lines are in this cache.
+ * read all records up to the one that it was lent with. It is lent next, because its lines are in this cache; but it stays
+ * lent behind a delegated operation that has not ended, whose lines and buffers are in use (sc_ring_tx.held).
  */
 static inline __attribute__((always_inline)) void sc_record_returned(struct sc_peer *peer)
 {
 	struct sc_pool *pool = &peer->ep->pool;
 	struct sc_returnables *returnables = &peer->bounce.returnables;
 	uint16_t buf = *returnables->bufs;
-	uint64_t head;
 
 	if (__builtin_expect(!returnables->count, 0))
 		return; /* a peer that clears a record while it is read loses them: returning() */
-	head = pool->at[buf] + 1;
-	sc_ring_learn(&peer->tx, head);
-	head = head > peer->tx.head ? head : peer->tx.head;
+	sc_ring_learn(&peer->tx, pool->at[buf] + 1);
 	sc_hold_returnables_drop(peer, 1);
 	/* the head may have passed the other returnables, whose messages are unread */
-	sc_pool_return_others(pool, &peer->bounce.loans, head, returnables->bufs, returnables->count);
+	sc_pool_return_others(pool, &peer->bounce.loans, peer->tx.head, returnables->bufs,
+			      returnables->count);
 	pool->warm = buf;
 	sc_record_judge(peer, 0);
 }

@@ -32,7 +32,7 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
 
 /*
  * An injected put is delegated if a thread, or the peer, does it without another call: one of more than SC_ROUTE_RECORD
- * bytes only where a copy by CMA takes longer than buffers do, which is so on most machines.
+ * bytes only where a copy by CMA takes longer than buffers do.
  *
  * Above SC_ROUTE_SMALL bytes, no get and no operation of a stream is delegated, and a put only if that is faster for
  * this peer. But behind delegated operations that have not ended each is: the peer will take those soon, and this

@@ -40,12 +40,11 @@ static bool is_absent(struct sc_peer *peer)
 	return peer->xfer.missed_generation;
 }
 
-bool sc_xfer_is_worth(const struct sc_ep *ep, size_t size)
+bool sc_xfer_is_crowded(const struct sc_ep *ep)
 {
 	enum sc_crowd crowd = ep->config.crowd;
 
-	return size >= ep->config.share_min && crowd != SC_CROWD_ALWAYS &&
-	       !(crowd == SC_CROWD_ASKED && sc_oversub_is_felt());
+	return crowd == SC_CROWD_ALWAYS || (crowd == SC_CROWD_ASKED && sc_oversub_is_felt());
 }
 
 bool sc_xfer_may_open(struct sc_peer *peer)

@@ -44,10 +44,10 @@ struct sc_xfer_offer {
 };
 
 /*
- * Tells whether a copy of `size` bytes is worth sharing: it is large, and the joiner does not have to wait for a processor
- * with a chunk in hand.
+ * Tells whether processors are short: an opener would wait for a joiner that has a chunk in hand and no processor. Takes 30
+ * ns, see sc_oversub_is_felt().
  */
-bool sc_xfer_is_worth(const struct sc_ep *ep, size_t size);
+bool sc_xfer_is_crowded(const struct sc_ep *ep);
 
 /* Tells whether copies may be shared with this attached peer, as far as is known. */
 bool sc_xfer_may_open(struct sc_peer *peer);

@@ -359,7 +359,7 @@ void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	struct sc_peer *peer = op->peer;
 	bool first = sc_list_empty(&peer->recv.copying);
 
-	op->unshared = !sc_xfer_is_worth(ep, op->want);
+	op->unshared = op->want < ep->config.share_min || sc_xfer_is_crowded(ep);
 	if (is_gone(peer)) {
 		transfer_lost(ep, op);
 		return;

@@ -31,6 +31,8 @@
 #define LOOK_NS 1000000000
 /* Between two counts of context switches. A time slice of the kernel is 3 or 4 ms. */
 #define COUNT_NS 10000000
+/* After a longer time a count says nothing of the present. */
+#define STALE_NS 100000000
 /* The most processors that Linux can have on any machine. */
 #define PROCESSORS_MAX 8192
 
@@ -40,6 +42,7 @@ typedef struct {
 
 static uint64_t first_look, next_look; /* CLOCK_MONOTONIC, ns; 0: none yet */
 static uint32_t answer;
+static uint32_t felt; /* at the last count of context switches */
 
 struct pids {
 	uint32_t uid; /* in the form of the names */
@@ -132,10 +135,8 @@ static uint64_t pause_after(uint64_t now)
 	return now - first < LOOK_NS ? now - first : LOOK_NS;
 }
 
-bool sc_oversub_is_here(void)
+static bool is_here_at(uint64_t now)
 {
-	uint64_t now = (uint64_t)sc_clock_ns();
-
 	/* relaxed: each word is valid without the others */
 	if (now >= sc_load_relaxed_64(&next_look)) {
 		sc_store_relaxed_64(&next_look, now + pause_after(now));
@@ -144,21 +145,34 @@ bool sc_oversub_is_here(void)
 	return sc_load_relaxed_32(&answer);
 }
 
+bool sc_oversub_is_here(void)
+{
+	return is_here_at((uint64_t)sc_clock_ns());
+}
+
+/* `last`: the time of the count before, 0: there was none. */
+static void count(uint64_t now, uint64_t last)
+{
+	static uint64_t switches;
+	uint64_t before = sc_load_relaxed_64(&switches);
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_SELF, &usage))
+		return;
+	sc_store_relaxed_64(&switches, (uint64_t)usage.ru_nivcsw);
+	sc_store_relaxed_32(&felt, last && now - last < STALE_NS && (uint64_t)usage.ru_nivcsw != before);
+}
+
 bool sc_oversub_is_felt(void)
 {
-	static uint64_t next_count, switches;
-	static uint32_t felt;
-	struct rusage usage;
-	uint64_t now;
+	static uint64_t counted;
+	uint64_t now = (uint64_t)sc_clock_ns(), last;
 
-	if (!sc_oversub_is_here())
+	if (!is_here_at(now))
 		return false;
-	now = (uint64_t)sc_clock_ns();
-	/* relaxed, as above */
-	if (now >= sc_load_relaxed_64(&next_count) && !getrusage(RUSAGE_SELF, &usage)) {
-		sc_store_relaxed_64(&next_count, now + COUNT_NS);
-		sc_store_relaxed_32(&felt, (uint64_t)usage.ru_nivcsw != sc_load_relaxed_64(&switches));
-		sc_store_relaxed_64(&switches, (uint64_t)usage.ru_nivcsw);
-	}
+	last = sc_load_relaxed_64(&counted);
+	/* one thread counts */
+	if (now - last >= COUNT_NS && sc_cas_acq_rel_64(&counted, last, now))
+		count(now, last);
 	return sc_load_relaxed_32(&felt);
 }

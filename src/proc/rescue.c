@@ -5,9 +5,8 @@
  * An application that injects a put may never call again, and its target may compute. So the daemon's thread looks at
  * delegated puts every millisecond while there are some. If the target has taken none of them from one look to the next,
  * the thread withdraws them by the word that decides between the two processes (delegate.c, O1), and copies them by CMA,
- * under a hazard word as direct.c does. Their records, in the peer's ring, have all that it needs, and name the buffers of
- * this process that hold a longer payload: these stay lent, as the lines stay held (sc_ring_tx.held), until the operation
- * ends.
+ * under a hazard word as direct.c does. Their records, in the peer's ring, hold short payloads. The others are in buffers of
+ * this process, which stay lent, as the lines stay held (sc_ring_tx.held), until the operation ends.
  *
  * The thread leaves gets, whose destination only the endpoint knows, and puts of which the target's application is told
  * (remote data, counters): nobody can tell whether those have landed before the target polls, and then it takes them. The
@@ -31,8 +30,8 @@
  * back SC_ABI_DELEGATED operations more than there are: no more can be open. The endpoint's thread sets the claim to the
  * right number when it takes over. Until then the daemon's thread does what has been added, in order.
  *
- * A peer may have written anything over the records; their words are checked, and name no memory but the peer's own, and
- * our bounce buffers, which the peer can read anyway.
+ * A peer may have written anything over the records. This process takes nothing but the payload from them, and writes it
+ * to the peer's own memory.
  *
  * Death. If the peer dies, the copy fails, and the endpoint reports it. If this process dies before a withdrawal, the
  * target takes the puts when it polls; after it, those that are not copied are not done. exit(3) runs
@@ -58,7 +57,8 @@
 
 /* ---- the endpoint's side --------------------------------------------------------------------- */
 
-struct sc_rescue *sc_rescue_open(struct sc_seg *own, struct sc_seg *seg, uint32_t slot, uint32_t number)
+struct sc_rescue *sc_rescue_open(const struct sc_seg *own, struct sc_seg *seg, uint32_t slot,
+				 uint32_t number)
 {
 	struct sc_rescue *rescue = calloc(1, sizeof(*rescue));
 
@@ -70,7 +70,7 @@ struct sc_rescue *sc_rescue_open(struct sc_seg *own, struct sc_seg *seg, uint32_
 	rescue->slot = slot;
 	rescue->end = rescue->seen_end = rescue->ended = number;
 	for (uint32_t i = 0; i < SC_ABI_DELEGATED; i++)
-		rescue->places[i] = SC_RESCUE_NOT; /* operations that are open already */
+		rescue->kept[i].place = SC_RESCUE_NOT; /* operations that are open already */
 	(void)sc_process_begin();
 	sc_process_lock();
 	sc_list_append(&sc_process.rescues, &rescue->listed);
@@ -106,12 +106,20 @@ void sc_rescue_wake(void)
 	sc_process_unlock();
 }
 
-void sc_rescue_keep(struct sc_rescue *rescue, uint32_t ended, uint32_t number, uint32_t place,
-		    uint64_t key, bool injected)
+void sc_rescue_keep(struct sc_rescue *rescue, uint32_t ended, uint32_t number,
+		    const struct sc_rescue_kept *kept, bool injected)
 {
+	struct sc_rescue_kept *to = &rescue->kept[number % SC_ABI_DELEGATED];
+
 	sc_store_relaxed_32(&rescue->ended, ended);
-	sc_store_relaxed_32(&rescue->places[number % SC_ABI_DELEGATED], place);
-	sc_store_relaxed_64(&rescue->keys[number % SC_ABI_DELEGATED], key);
+	/* relaxed: is_ours() may look at an earlier operation of this place, which has ended */
+	sc_store_relaxed_32(&to->place, kept->place);
+	sc_store_relaxed_64(&to->remote.key, kept->remote.key);
+	to->remote.addr = kept->remote.addr;
+	to->remote.len = kept->remote.len;
+	to->bounced = kept->bounced;
+	if (kept->bounced)
+		memcpy(to->bufs, kept->bufs, sizeof(to->bufs));
 	sc_store_release_32(&rescue->end, number + 1); /* E1, W1 */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (injected && __builtin_expect(!sc_load_relaxed_32(&sc_process.rescue_looks), 0))
@@ -147,78 +155,52 @@ static bool is_there(const struct sc_rescue *rescue)
 	return life & SC_ABI_LIFE_TID && !(life & SC_ABI_LIFE_ENDED);
 }
 
-bool sc_rescue_payload(struct sc_seg *own, struct sc_abi_line *ring, uint32_t place, uint32_t size,
-		       bool bounced, struct sc_rescue_payload *payload)
+void sc_rescue_payload(const struct sc_rescue *rescue, const struct sc_rescue_kept *kept, uint32_t place,
+		       struct sc_rescue_payload *payload)
 {
+	struct sc_abi_line *ring = slot_of(rescue)->ring;
 	const struct sc_ring_place lines = { .lines = ring, .last = ring + (place >> 16) - 1 };
-	struct sc_abi_line *line = ring + (uint16_t)place;
-	struct sc_abi_delegate record;
+	uint32_t size = (uint32_t)kept->remote.len;
 
-	if (bounced) {
-		memcpy(&record, line->bytes, sizeof(record));
-		if (!sc_seg_has_bufs(own, record.bufs, size))
-			return false;
-		payload->count = sc_seg_bufs(own, record.bufs, size, payload->iov);
-		return true;
+	if (kept->bounced) {
+		payload->count = sc_seg_bufs(rescue->own, kept->bufs, size, payload->iov);
+		return;
 	}
-	if (size > sizeof(payload->bytes))
-		return false;
-	sc_lines_read(&lines, line, SC_ABI_DELEGATE_PUT_FIRST, payload->bytes, size);
+	sc_lines_read(&lines, ring + (uint16_t)place, SC_ABI_DELEGATE_PUT_FIRST, payload->bytes, size);
 	payload->iov[0] = (struct iovec){ payload->bytes, size };
 	payload->count = 1;
-	return true;
 }
 
-/* A put, copied from its record. */
-struct put {
-	struct sc_remote remote;
+static int put_copy(const struct sc_rescue *rescue, const struct sc_rescue_kept *kept,
+		    const struct sc_reg_span *span)
+{
 	struct sc_rescue_payload payload;
-};
-
-/* False: the record is not what this process has written. */
-static bool put_read(const struct sc_rescue *rescue, uint32_t place, struct put *put)
-{
-	struct sc_abi_line *ring = slot_of(rescue)->ring, *line = ring + (uint16_t)place;
-	uint64_t ctl = sc_load_relaxed_64(&line->ctl);
-	struct sc_abi_delegate record;
-
-	memcpy(&record, line->bytes, sizeof(record));
-	put->remote =
-		(struct sc_remote){ .addr = record.addr, .len = sc_ctl_size(ctl), .key = record.key };
-	return sc_rescue_payload(rescue->own, ring, place, sc_ctl_size(ctl),
-				 sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED, &put->payload);
-}
-
-static int put_copy(const struct sc_rescue *rescue, const struct put *put, const struct sc_reg_span *span)
-{
-	const struct sc_rescue_payload *payload = &put->payload;
 	struct iovec to[SC_IOV_MAX];
-	uint64_t len = put->remote.len;
-	int count = sc_regtab_slice(span, put->remote.addr, &len, to, SC_IOV_MAX);
-	struct sc_cma_copy copy = { payload->iov, payload->count, to, (size_t)count, len };
+	uint64_t len = kept->remote.len;
+	int count = sc_regtab_slice(span, kept->remote.addr, &len, to, SC_IOV_MAX);
+	struct sc_cma_copy copy = { payload.iov, 0, to, (size_t)count, len };
 	size_t moved;
 
 	if (count < 0)
 		return count;
-	if (len < put->remote.len || !is_there(rescue))
+	if (len < kept->remote.len || !is_there(rescue))
 		return -EAGAIN;
+	sc_rescue_payload(rescue, kept, kept->place, &payload);
+	copy.local_count = payload.count;
 	return len ? sc_cma_write(rescue->seg->cma_pid, &copy, &moved) : 0;
 }
 
 /* Does one put. 0, or the error of the put; -EAGAIN: the endpoint's thread must do it. */
-static int put_do(struct sc_rescue *rescue, uint32_t place)
+static int put_do(struct sc_rescue *rescue, const struct sc_rescue_kept *kept)
 {
 	uint64_t *hazard = &slot_of(rescue)->hazards.words[HAZARD];
 	struct sc_regtab_view table = sc_seg_table(rescue->seg);
 	struct sc_reg_span span;
 	struct sc_reg_ref ref;
-	struct put put;
 	int ret;
 
 	table.seen = &rescue->seen;
-	if (!put_read(rescue, place, &put))
-		return -EAGAIN;
-	ret = sc_regtab_find(&table, put.remote.key, &ref);
+	ret = sc_regtab_find(&table, kept->remote.key, &ref);
 	if (ret)
 		return ret;
 	sc_store_relaxed_64(hazard, (uint64_t)++rescue->hazards << 32 | (ref.index + 1));
@@ -227,11 +209,11 @@ static int put_do(struct sc_rescue *rescue, uint32_t place)
 	(void)SC_FAULT("rescue.hazard");
 	ret = sc_load_acquire_32(&sc_seg_presence(rescue->seg)->state) == SC_ABI_OPEN ? 0 : -EAGAIN;
 	if (!ret)
-		ret = sc_regtab_check(&table, &ref, &put.remote, SC_REG_WRITE, &span);
+		ret = sc_regtab_check(&table, &ref, &kept->remote, SC_REG_WRITE, &span);
 	if (!ret && span.flags & SC_REG_EVENT)
 		ret = -EAGAIN; /* the target's application counts it */
 	if (!ret)
-		ret = put_copy(rescue, &put, &span);
+		ret = put_copy(rescue, kept, &span);
 	if (!ret && !sc_regtab_holds(&table, &ref))
 		ret = -EKEYREJECTED;
 	(void)SC_FAULT("rescue.copied");
@@ -244,16 +226,17 @@ static int put_do(struct sc_rescue *rescue, uint32_t place)
 
 /*
  * Tells whether this thread can do the put, as far as one look tells: nothing that the peer's application must be told
- * of. put_do() checks all. It does not read the record: until this thread withdraws the put, another may take its lines.
+ * of. put_do() checks all. Until this thread withdraws the put, another thread may end it and keep another in its place.
  */
 static bool is_ours(struct sc_rescue *rescue, uint32_t at)
 {
+	const struct sc_rescue_kept *kept = &rescue->kept[at];
 	struct sc_regtab_view table = sc_seg_table(rescue->seg);
 	struct sc_reg_ref ref;
 
 	table.seen = &rescue->seen;
-	return sc_load_relaxed_32(&rescue->places[at]) != SC_RESCUE_NOT &&
-	       (sc_regtab_find(&table, sc_load_relaxed_64(&rescue->keys[at]), &ref) ||
+	return sc_load_relaxed_32(&kept->place) != SC_RESCUE_NOT &&
+	       (sc_regtab_find(&table, sc_load_relaxed_64(&kept->remote.key), &ref) ||
 		!(sc_load_relaxed_32(&table.regs[ref.index].flags) & SC_REG_EVENT));
 }
 
@@ -305,8 +288,8 @@ static void copy_some(struct sc_rescue *rescue)
 
 	while ((end = sc_load_acquire_32(&rescue->end)) != rescue->done) {
 		uint32_t at = rescue->done % SC_ABI_DELEGATED;
-		uint32_t place = sc_load_relaxed_32(&rescue->places[at]);
-		int ret = place == SC_RESCUE_NOT ? -EAGAIN : put_do(rescue, place);
+		const struct sc_rescue_kept *kept = &rescue->kept[at];
+		int ret = kept->place == SC_RESCUE_NOT ? -EAGAIN : put_do(rescue, kept);
 
 		if (ret == -EAGAIN)
 			break;

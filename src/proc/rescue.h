@@ -19,20 +19,29 @@ enum sc_rescue_keeper {
 
 /* Place of an operation that the daemon's thread leaves to others. */
 #define SC_RESCUE_NOT UINT32_MAX
+/* The first line of a record, and the number of lines that the ring has in use. */
+#define SC_RESCUE_PLACE(line, lines) ((uint32_t)(line) | (uint32_t)(lines) << 16)
+
+/* A delegated operation. */
+struct sc_rescue_kept {
+	uint32_t place;		 /* SC_RESCUE_PLACE, or SC_RESCUE_NOT */
+	bool bounced;		 /* put: its payload is in these buffers of ours, else in the record */
+	struct sc_remote remote; /* where it goes */
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+};
 
 /* The delegated puts to one peer that the daemon's thread does if nobody else does; see rescue.c. Private memory. */
 struct sc_rescue {
 	struct sc_list listed;
-	uint64_t opened_by; /* sc_host_self() */
-	struct sc_seg *own; /* our segment */
-	struct sc_seg *seg; /* of the peer, */
-	uint32_t slot;	    /* and our slot in it */
+	uint64_t opened_by;	  /* sc_host_self() */
+	const struct sc_seg *own; /* our segment */
+	struct sc_seg *seg;	  /* of the peer, */
+	uint32_t slot;		  /* and our slot in it */
 
 	/* written by the endpoint's thread */
-	uint32_t end;			   /* 1 + number of the last operation that is delegated; */
-	uint32_t ended;			   /* at that time all before this number had ended */
-	uint32_t places[SC_ABI_DELEGATED]; /* by number: SC_RESCUE_PLACE, or SC_RESCUE_NOT */
-	uint64_t keys[SC_ABI_DELEGATED];   /* by number: of the registration */
+	uint32_t end;	/* 1 + number of the last operation that is delegated; */
+	uint32_t ended; /* at that time all before this number had ended */
+	struct sc_rescue_kept kept[SC_ABI_DELEGATED]; /* by number */
 
 	uint32_t keeper; /* enum sc_rescue_keeper, both */
 
@@ -48,28 +57,20 @@ struct sc_rescue {
 	struct sc_regtab_seen seen;
 };
 
-/* The first line of a record, and the number of lines that the ring has in use. */
-#define SC_RESCUE_PLACE(line, lines) ((uint32_t)(line) | (uint32_t)(lines) << 16)
-
-/* The payload of a delegated put, read back from its record. */
+/* The payload of a delegated put. */
 struct sc_rescue_payload {
-	struct iovec iov[SC_ABI_RECORD_BUFS]; /* of `bytes`, or of the buffers of our segment `own` */
+	struct iovec iov[SC_ABI_RECORD_BUFS]; /* our buffers, or `bytes` */
 	size_t count;
-	uint8_t bytes[SC_ABI_DELEGATE_PUT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES];
+	uint8_t bytes[SC_ABI_DELEGATE_PUT_FIRST +
+		      (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES]; /* of the record */
 };
-
-/*
- * Reads `size` bytes of a put back, whose record is at `place` in the ring; `bounced`: they are in buffers. Nobody may
- * write the record, or fill the buffers, again before. False: the record is not what this process has written.
- */
-bool sc_rescue_payload(struct sc_seg *own, struct sc_abi_line *ring, uint32_t place, uint32_t size,
-		       bool bounced, struct sc_rescue_payload *payload);
 
 /*
  * Begins to keep the puts to a peer, from our segment `own`. `number`: of the first operation. The caller closes the
  * rescue before it gives `own` or `seg` up. NULL: no memory.
  */
-struct sc_rescue *sc_rescue_open(struct sc_seg *own, struct sc_seg *seg, uint32_t slot, uint32_t number);
+struct sc_rescue *sc_rescue_open(const struct sc_seg *own, struct sc_seg *seg, uint32_t slot,
+				 uint32_t number);
 
 /* From now on the daemon's thread does nothing, and the caller owns all. */
 void sc_rescue_quit(struct sc_rescue *rescue);
@@ -81,11 +82,18 @@ void sc_rescue_close(struct sc_rescue *rescue);
 void sc_rescue_wake(void);
 
 /*
- * Keeps the operation of that number, whose record is committed and names `key`; those before `ended` have ended.
- * `injected`: the application may never call again.
+ * Keeps the operation of that number, whose record is committed; those before `ended` have ended. `injected`: the
+ * application may never call again.
  */
-void sc_rescue_keep(struct sc_rescue *rescue, uint32_t ended, uint32_t number, uint32_t place,
-		    uint64_t key, bool injected);
+void sc_rescue_keep(struct sc_rescue *rescue, uint32_t ended, uint32_t number,
+		    const struct sc_rescue_kept *kept, bool injected);
+
+/*
+ * Reads the payload back of a put that is kept, also one that the daemon's thread leaves: `place` is that of its record.
+ * The put has not ended: its record and its buffers are in use until then (sc_ring_tx.held).
+ */
+void sc_rescue_payload(const struct sc_rescue *rescue, const struct sc_rescue_kept *kept, uint32_t place,
+		       struct sc_rescue_payload *payload);
 
 /* Tells whether the daemon's thread has withdrawn operations that the endpoint's thread still counts as delegated. */
 static inline bool sc_rescue_has_begun(const struct sc_rescue *rescue)

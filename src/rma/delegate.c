@@ -103,8 +103,12 @@ static bool has_buffers(struct sc_peer *peer, size_t size)
 	return sc_record_may_lend(peer, buffers, ep->pool.count / 2);
 }
 
-/* Writes the record, with the bytes of a put. The bytes of a get come in its lines, or in buffers of the peer. */
-static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
+/*
+ * Writes the record, with the bytes of a put, or with the numbers of the buffers that it fills and names in *bufs. The
+ * bytes of a get come in its lines, or in buffers of the peer.
+ */
+static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines,
+			 uint16_t bufs[SC_ABI_RECORD_BUFS])
 {
 	bool put = op->kind == SC_RMA_PUT;
 	struct sc_peer *peer = op->peer;
@@ -126,7 +130,8 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 	if (put && bounced) {
 		sc_fill_choose(&peer->bounce.fill,
 			       sc_burst_is_stream(&peer->rma.burst) ? SC_FILL_STREAM : SC_FILL_ALONE);
-		sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, 0, size }, record->bufs);
+		sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, 0, size }, bufs);
+		memcpy(record->bufs, bufs, sizeof(record->bufs));
 	} else if (put) {
 		if (op->iov_count == 1)
 			bytes = op->iov[0].iov_base;
@@ -139,7 +144,10 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 		       lines);
 }
 
-/* Protects the lines from the oldest operation on from being written again, because their answers are there. */
+/*
+ * Protects the lines from the oldest operation on from being written again, as the answer of a get is there, and the
+ * payload of a put; and the buffers of the puts.
+ */
 static void hold(struct sc_peer *peer)
 {
 	bool none = sc_list_empty(&peer->delegate.ops);
@@ -292,18 +300,30 @@ static bool is_rescued(const struct sc_peer *peer)
 	return peer->delegate.rescue && sc_rescue_has_begun(peer->delegate.rescue);
 }
 
-static void keep(const struct sc_rma_op *op)
+static uint32_t place_of(const struct sc_rma_op *op)
+{
+	return SC_RESCUE_PLACE(op->line, op->peer->tx.at.count);
+}
+
+/* `bufs`: of a put with bounce buffers, else NULL. */
+static void keep(const struct sc_rma_op *op, const uint16_t *bufs)
 {
 	struct sc_peer *peer = op->peer;
 	bool told = is_told(op);
+	struct sc_rescue_kept kept;
 
 	*(told ? &peer->delegate.told : &peer->delegate.kept) = peer->delegate.end + 1;
 	if (!(op->flags & SC_SEND_INJECT))
 		peer->delegate.awaited = peer->delegate.end + 1;
-	if (peer->delegate.rescue)
-		sc_rescue_keep(peer->delegate.rescue, peer->delegate.first, peer->delegate.end,
-			       told ? SC_RESCUE_NOT : SC_RESCUE_PLACE(op->line, peer->tx.at.count),
-			       op->remote[0].key, op->flags & SC_SEND_INJECT && !told);
+	if (!peer->delegate.rescue)
+		return;
+	kept.place = told ? SC_RESCUE_NOT : place_of(op);
+	kept.bounced = bufs;
+	kept.remote = op->remote[0];
+	if (bufs)
+		memcpy(kept.bufs, bufs, sizeof(kept.bufs));
+	sc_rescue_keep(peer->delegate.rescue, peer->delegate.first, peer->delegate.end, &kept,
+		       op->flags & SC_SEND_INJECT && !told);
 }
 
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
@@ -312,6 +332,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	bool bounced = size > (put ? PUT_INLINE_MAX : GET_INLINE_MAX);
 	uint32_t place = put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST;
 	uint32_t lines = bounced ? 1 : sc_lines_count(place, (uint32_t)size);
+	uint16_t bufs[SC_ABI_RECORD_BUFS] = { 0 };
 	struct sc_rma_op *op;
 
 	if (peer->delegate.spared) {
@@ -329,8 +350,8 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	op = sc_rmaop_get(peer, put ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
-	record_write(op, bounced, lines);
-	keep(op);
+	record_write(op, bounced, lines, bufs);
+	keep(op, put && bounced ? bufs : NULL);
 	peer->delegate.ours = ++peer->delegate.end;
 	peer->rma.pending++;
 	peer->ep->counters.rma_delegated++;
@@ -427,24 +448,21 @@ static void end_rescued(struct sc_peer *peer)
 
 /*
  * Reads the payload of a withdrawn operation back if it was injected: the application may have changed its buffer since.
- * -EAGAIN: no memory; -EPROTO.
+ * -ENOMEM.
  */
 static int payload_own(struct sc_rma_op *op)
 {
-	struct sc_peer *peer = op->peer;
+	const struct sc_rescue *rescue = op->peer->delegate.rescue;
 	struct sc_rescue_payload payload;
 
 	if (op->kind != SC_RMA_PUT || !(op->flags & SC_SEND_INJECT) || !op->size || op->copy)
 		return 0;
-	if (!sc_rescue_payload(peer->ep->seg, lines_of(peer), SC_RESCUE_PLACE(op->line, peer->tx.at.count),
-			       (uint32_t)op->size, op->size > PUT_INLINE_MAX, &payload)) {
-		sc_peer_quarantine(peer, -EPROTO, "another put than it was delegated");
-		return -EPROTO;
-	}
-	return sc_rmaop_own(op, payload.iov, payload.count) ? -EAGAIN : 0;
+	sc_rescue_payload(rescue, &rescue->kept[op->peer->delegate.first % SC_ABI_DELEGATED], place_of(op),
+			  &payload);
+	return sc_rmaop_own(op, payload.iov, payload.count);
 }
 
-/* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now; -EPROTO. */
+/* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now. */
 static int do_directly(struct sc_peer *peer)
 {
 	struct sc_rma_op *op = oldest(peer);
@@ -453,9 +471,7 @@ static int do_directly(struct sc_peer *peer)
 	if (peer->delegate.rescued) {
 		end_rescued(peer);
 	} else {
-		ret = payload_own(op);
-		if (!ret)
-			ret = sc_direct_do(op);
+		ret = payload_own(op) ? -EAGAIN : sc_direct_do(op);
 	}
 	if (ret)
 		return ret;
@@ -486,8 +502,6 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 
 void sc_delegate_end_peer(struct sc_peer *peer)
 {
-	if (peer->delegate.rescue)
-		sc_rescue_quit(peer->delegate.rescue);
 	/* a peer that has broken the rules is not believed */
 	if (peer->error != -ECONNRESET || !peer->seg)
 		return;

@@ -74,7 +74,7 @@ int sc_delegate_progress(struct sc_ep *ep);
 /* Ends the operations that a lost peer had ended before; its segment is still attached. */
 void sc_delegate_end_peer(struct sc_peer *peer);
 
-/* The endpoint closes: does operations that are not taken. Called before anything else of the endpoint ends. */
+/* The endpoint closes: does operations that are not taken, if there is memory. Called before anything else of it ends. */
 void sc_delegate_fini(struct sc_ep *ep);
 
 #endif

@@ -76,7 +76,7 @@ static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_
 	costs->buffers_ns = fill->read_cost && !sc_fill_has_trial(fill)
 				    ? size * ((uint64_t)fill->write_cost + fill->read_cost) / 1000
 				    : 0;
-	if (sc_xfer_is_worth(peer->ep, size))
+	if (size >= peer->ep->config.share_min)
 		facts |= SC_FACT_COPIES;
 	if (!sc_list_empty(&peer->delegate.ops) && sc_delegate_has_open(peer))
 		facts |= SC_FACT_DELEGATED;
@@ -160,7 +160,8 @@ static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 	if (peer->link == SC_LINK_DOWN)
 		return peer->error;
 	/* if the peer does not copy along, operations that are put off need not be settled */
-	if (way == SC_WAY_COOPERATIVE && sc_list_empty(&peer->assist.ops) && !sc_assist_may_ask(peer)) {
+	if (way == SC_WAY_COOPERATIVE && sc_list_empty(&peer->assist.ops) &&
+	    (sc_xfer_is_crowded(peer->ep) || !sc_assist_may_ask(peer))) {
 		*not |= SC_FACT_COPIES;
 		return peer->link == SC_LINK_DOWN ? peer->error : 1;
 	}

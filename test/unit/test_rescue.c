@@ -501,6 +501,52 @@ static void test_large(void **state)
 	rma_close();
 }
 
+static void fill_plainly(struct sc_config *config)
+{
+	config->fill = SC_FILL_CACHED; /* else buffers that have come back are not used at first */
+}
+
+/*
+ * The same behind a message whose buffer comes back with the owner's answer. That tells that the owner has passed over the
+ * record of the put as well, from which the thread still copies.
+ */
+static void test_large_before_message(void **state)
+{
+	uint8_t into[2][2048];
+
+	adjust = fill_plainly;
+	OPEN();
+	adjust = NULL;
+	hold();
+	inject(from, 0, 1000);
+	sc_store_relaxed_32(&rescue()->keeper, SC_RESCUE_COPIES);
+	rescue()->withdrawn = 1 + SC_ABI_DELEGATED;
+	rescue()->from = rescue()->done = 0;
+	sc_store_relaxed_64(claim_word(), (uint64_t)rescue()->withdrawn << 32);
+	owner_polls();
+	assert_int_equal(end_recv(&pair[1], NULL, into[1], 2048, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 2048, 0, SC_SILENT), 0);
+	sc_ep_poll(pair[1].ep);
+	assert_int_equal(pair[1].peer->hold.count, 1);
+	assert_int_equal(end_recv(&pair[0], NULL, into[0], 2048, 0, 0), 0);
+	assert_int_equal(end_send(&pair[1], pair[1].peer, from, 2048, 0, SC_SILENT), 0);
+	assert_int_equal(pair[1].peer->hold.count, 0);
+	sc_ep_poll(pair[0].ep);
+	assert_int_equal(pair[0].peer->bounce.returnables.count, 0);
+	assert_memory_equal(into[0], from, 2048);
+	assert_int_equal(buffers_lent(), 2);
+	sc_store_relaxed_32(&rescue()->keeper, SC_RESCUE_RESTS);
+	sc_rescue_look_locked();
+	release();
+	assert_memory_equal(space, from, 1000);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(comp_take(&pair[i].rx).err, 0);
+	expect_done(1);
+	owner_polls();
+	expect_idle();
+	rma_close();
+}
+
 /* The application writes its buffer again; then the endpoint's thread withdraws what nobody has taken, and does it. */
 static void test_read_back(void **state)
 {
@@ -633,50 +679,54 @@ static void test_mad_claim(void **state)
 	}
 }
 
-/* Over the record: the thread that withdraws it checks its size, and leaves it to the endpoint's thread. */
-static void test_mad_record(void **state)
+static struct sc_abi_line *record_of(uint32_t number)
 {
-	struct sc_abi_line *line;
-
-	OPEN();
-	hold();
-	inject(from, 0, 8);
-	line = sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->ring +
-	       (uint16_t)rescue()->places[0];
-	line->ctl |= UINT32_MAX;
-	for (int look = 0; look < 3; look++)
-		sc_rescue_look_locked();
-	release();
-	assert_true(is_untouched(0, 0));
-	assert_true(sc_rescue_has_begun(rescue()));
-	assert_int_equal(rescue()->done, rescue()->from);
-	expect_done(1);
-	assert_memory_equal(space, from, 8);
-	rma_close();
+	return sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->ring +
+	       (uint16_t)rescue()->kept[number % SC_ABI_DELEGATED].place;
 }
 
-/* Over the numbers of the buffers: neither thread copies from others; the peer is given up. */
-static void test_mad_buffers(void **state)
+/* Over the record, its size and the numbers of buffers: both threads know these themselves. */
+static void test_mad_record(void **state)
 {
-	for (int looks = 0; looks < 4; looks += 3) {
+	static const size_t sizes[] = { 8, 1000 };
+
+	for (size_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t size = sizes[i / 2];
 		struct sc_abi_line *line;
 
 		OPEN();
 		hold();
-		inject(from, 0, 1000);
-		line = sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->ring +
-		       (uint16_t)rescue()->places[0];
-		((struct sc_abi_delegate *)line->bytes)->bufs[0] = UINT16_MAX;
-		for (int look = 0; look < looks; look++)
+		inject(from, 0, size);
+		line = record_of(0);
+		line->ctl |= UINT32_MAX;
+		((struct sc_abi_delegate *)line->bytes)->addr = 5;
+		((struct sc_abi_delegate *)line->bytes)->key++;
+		if (size > 256)
+			memset(((struct sc_abi_delegate *)line->bytes)->bufs, 0xff, 32);
+		for (int look = 0; i % 2 && look < 3; look++)
 			sc_rescue_look_locked();
-		assert_int_equal(sc_rescue_has_begun(rescue()), looks > 0);
+		assert_int_equal(sc_rescue_has_begun(rescue()), i % 2);
 		release();
-		ends_settle(&pair[0], 1);
-		assert_true(is_untouched(0, 0));
-		assert_int_equal(counters()->quarantines, 1);
-		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+		expect_done(1);
+		assert_int_equal(counters()->rma_rescued, i % 2);
+		assert_memory_equal(space, from, size);
+		assert_true(is_untouched(0, size));
 		rma_close();
 	}
+}
+
+/* A peer that is given up: its buffers do not go to others while the thread copies from them. */
+static void test_lost_meanwhile(void **state)
+{
+	OPEN();
+	hold();
+	inject(from, 0, 1000);
+	release();
+	sc_peer_quarantine(pair[0].peer, -EPROTO, "a test");
+	assert_true(sc_list_empty(&rescue()->listed));
+	ends_settle(&pair[0], 1);
+	assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+	rma_close();
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -746,13 +796,14 @@ int main(void)
 		cmocka_unit_test(test_behind_withdrawn),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_large_before_message),
 		cmocka_unit_test(test_read_back),
 		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_counted),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_mad_claim),
 		cmocka_unit_test(test_mad_record),
-		cmocka_unit_test(test_mad_buffers),
+		cmocka_unit_test(test_lost_meanwhile),
 		cmocka_unit_test(test_process_ends),
 		cmocka_unit_test(test_endpoint_closes),
 		cmocka_unit_test(test_owner_closes),
