@@ -1432,6 +1432,8 @@ static void work_reaper(struct side *side)
 	/* the daemon's thread looks twice a second, and few schedules take so long */
 	(void)sc_leftover_look(&leftovers);
 	sc_leftover_fini(&leftovers);
+	/* the library itself asks only if sc_config.crowd says so */
+	(void)sc_oversub_is_here();
 	messages_send(side);
 	/* what one has left that was never let in can be read as long as it has its name */
 	wait_accept(side);
