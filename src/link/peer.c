@@ -618,10 +618,9 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 {
 	struct sc_ep *ep = peer->ep;
 
+	/* before other messages use the buffers that it copies from */
 	if (peer->delegate.rescue)
-		sc_rescue_quit(
-			peer->delegate
-				.rescue); /* before other messages use the buffers that it copies from */
+		sc_rescue_quit(peer->delegate.rescue);
 	if (sc_peer_is_heard(peer))
 		end_feed(peer, error);
 	sc_ep_begin(ep, SC_WORK_ENDING, &peer->ending);

@@ -394,8 +394,8 @@ struct sc_rma_op {
 	uint32_t line;	  /* delegated: place of its first line */
 	struct sc_share share; /* assisted: shared with the peer, under `ref` */
 	struct sc_reg_ref ref;
-	uint8_t *
-		copy; /* atomic: operands, then values to compare with; injected put that is withdrawn or a request: the payload */
+	/* atomic: operands, then values to compare with; injected put that is withdrawn or a request: the payload */
+	uint8_t *copy;
 	enum sc_atomic_kind atomic_kind;
 	enum sc_atomic_type atomic_type;
 	enum sc_atomic_code atomic_code;
