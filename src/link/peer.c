@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * peer.c: finds the peers of an endpoint by their address, and loses, parts and frees them.
+ * peer.c: makes the peers of an endpoint, and loses, parts and frees them.
  *
  * Owns struct sc_peer. A peer is in one list of its endpoint: in `peers` if reviews look at it, in `absent` if only its
  * address is known or it has gone, in `leaving` until forget.c has looked for references to it. One thread at a time
@@ -19,14 +19,13 @@
 #include "base/log.h"
 #include "link/departed.h"
 #include "link/hold.h"
+#include "link/peertable.h"
 #include "link/rxq.h"
 #include "os/addr.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
 #include "shm/attach.h"
 #include "shm/memory.h"
-
-#define TABLE_MIN 64
 
 void sc_peer_bump(const struct sc_seg *seg, uint32_t by)
 {
@@ -52,13 +51,10 @@ int sc_peers_init(struct sc_ep *ep)
 	ep->watched = ep->glanced = &ep->peers;
 	sc_list_init(&ep->borrowers);
 	sc_list_init(&ep->holding);
-	ep->peer_table = calloc(TABLE_MIN, sizeof(*ep->peer_table));
-	ep->peer_table_mask = TABLE_MIN - 1;
 	ep->inbound = calloc(ep->seg->header.slot_count, sizeof(*ep->inbound));
 	ep->later = calloc(ep->seg->header.slot_count, sizeof(*ep->later));
-	if (ep->peer_table && ep->inbound && ep->later)
+	if (ep->inbound && ep->later && !sc_peer_table_init(ep))
 		return 0;
-	free(ep->peer_table);
 	free(ep->inbound);
 	free(ep->later);
 	return -ENOMEM;
@@ -211,30 +207,9 @@ void sc_peers_fini(struct sc_ep *ep)
 	fini_each(&ep->absent);
 	fini_each(&ep->leaving);
 	free(ep->heard);
-	free(ep->peer_table);
+	sc_peer_table_fini(ep);
 	free(ep->inbound);
 	free(ep->later);
-}
-
-static void table_grow(struct sc_ep *ep)
-{
-	uint32_t mask = ep->peer_table_mask * 2 + 1;
-	struct sc_peer **table = calloc((size_t)mask + 1, sizeof(*table));
-
-	if (!table)
-		return; /* the chains get longer */
-	for (uint32_t i = 0; i <= ep->peer_table_mask; i++)
-		for (struct sc_peer *peer = ep->peer_table[i], *next; peer; peer = next) {
-			struct sc_peer **chain =
-				&table[sc_addr_hash(peer->address, strlen(peer->address)) & mask];
-
-			next = peer->next;
-			peer->next = *chain;
-			*chain = peer;
-		}
-	free(ep->peer_table);
-	ep->peer_table = table;
-	ep->peer_table_mask = mask;
 }
 
 static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *source, const char *addr)
@@ -275,31 +250,16 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->doubted);
 }
 
-static struct sc_peer **chain_of(const struct sc_ep *ep, const char *addr)
-{
-	return &ep->peer_table[sc_addr_hash(addr, strlen(addr)) & ep->peer_table_mask];
-}
-
-static struct sc_peer *find(const struct sc_ep *ep, const char *addr)
-{
-	struct sc_peer *peer = *chain_of(ep, addr);
-
-	while (peer && strcmp(peer->address, addr))
-		peer = peer->next;
-	return peer;
-}
-
 int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 {
-	struct sc_peer **chain, *peer;
 	struct sc_source *source;
+	struct sc_peer *peer;
 
 	if (sc_addr_kind(addr) != SC_ADDR_ENDPOINT)
 		return -EINVAL;
-	*found = find(ep, addr);
+	*found = sc_peer_table_find(ep, addr);
 	if (*found)
 		return 0;
-	chain = chain_of(ep, addr);
 	peer = aligned_alloc(SC_CACHE_LINE, sizeof(*peer));
 	if (!peer)
 		return -ENOMEM;
@@ -309,12 +269,9 @@ int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **fo
 		return -ENOMEM;
 	}
 	peer_init(peer, ep, source, addr);
-	peer->next = *chain;
-	*chain = peer;
+	sc_peer_table_add(peer);
 	sc_list_append(&ep->absent, &peer->all);
 	sc_list_append(&source->peers, &peer->of_source);
-	if (++ep->peer_count > ep->peer_table_mask)
-		table_grow(ep);
 	*found = peer;
 	return 0;
 }
@@ -361,20 +318,14 @@ static void move(struct sc_peer *peer, struct sc_list *list)
 
 void sc_peer_free(struct sc_peer *peer)
 {
-	struct sc_ep *ep = peer->ep;
-	struct sc_peer **link = chain_of(ep, peer->address);
-
-	while (*link != peer)
-		link = &(*link)->next;
-	*link = peer->next;
-	ep->peer_count--;
+	sc_peer_table_remove(peer);
 	sc_list_remove(&peer->all);
 	sc_list_remove(&peer->of_source);
 	sc_list_remove(&peer->doubted);
 	if (peer->source->lost == peer)
 		peer->source->lost = NULL;
 	if (sc_list_empty(&peer->source->peers))
-		sc_rxq_source_free(ep->rxq, peer->source);
+		sc_rxq_source_free(peer->ep->rxq, peer->source);
 	free(peer);
 }
 
