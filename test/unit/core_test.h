@@ -99,11 +99,19 @@ static inline bool core_fencing(const char *before, void (*body)(void))
 
 #else
 
+/* test/report.sh gives it as the reason of what is skipped; a child may end without its buffers. */
+static inline bool core_without_points(void)
+{
+	puts("needs a build with fault injection");
+	fflush(stdout);
+	return false;
+}
+
 static inline bool core_fencing(const char *before, void (*body)(void))
 {
 	(void)before;
 	(void)body;
-	return false;
+	return core_without_points();
 }
 
 static inline bool core_failing_after(const char *point, int error, int passes)
@@ -111,8 +119,7 @@ static inline bool core_failing_after(const char *point, int error, int passes)
 	(void)point;
 	(void)error;
 	(void)passes;
-	puts("needs a build with fault injection"); /* test/report.sh gives it as the reason of what is skipped */
-	return false;
+	return core_without_points();
 }
 
 static inline int core_failed(void)

@@ -1384,8 +1384,10 @@ static void test_huge(void **state)
 
 	(void)state;
 	/* test_rma of test/fabric moves as much in one way in each run */
-	if (!HUGE_POSSIBLE || memory_is_short() || !rounds_are_full())
+	if (!HUGE_POSSIBLE || memory_is_short() || !rounds_are_full()) {
+		puts("needs the full tests, and memory");
 		skip();
+	}
 	there = huge_map();
 	here = huge_map();
 	for (size_t r = 1; r < 4; r++) {
