@@ -296,6 +296,12 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
+/* Tells whether the record may be one of take_buffer() or take_part(): of the kinds of messages, the first ones. */
+static inline bool may_name_buffer(uint64_t ctl)
+{
+	return sc_ctl_kind(ctl) <= SC_ABI_PIECE;
+}
+
 /* Takes a later part of a message of take_buffer(). Out of line: take_inline() needs the registers. */
 static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t ctl)
 {
@@ -519,7 +525,8 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	int ret = 0;
 
 	while (ctl && taken < SC_RX_BURST) {
-		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl) && !take_part(peer, ctl))
+		if (!take_inline(peer, ctl) &&
+		    !(may_name_buffer(ctl) && (take_buffer(peer, ctl) || take_part(peer, ctl))))
 			ret = take_next(peer, ctl);
 		taken += ret != -ENOMEM;
 		if (ret == -ECONNRESET)

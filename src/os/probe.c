@@ -220,6 +220,13 @@ static int check_pages(struct sc_probe *memory, uintptr_t first, uintptr_t last,
 	return ret;
 }
 
+bool sc_probe_knows(const struct sc_probe *memory, const void *at, size_t len, bool write)
+{
+	uintptr_t size = page_size(), offset = (uintptr_t)at & (size - 1);
+
+	return len <= size - offset && is_known(memory, (uintptr_t)at - offset, write);
+}
+
 int sc_probe_check(struct sc_probe *memory, const struct iovec *iov, size_t count, bool write)
 {
 	uintptr_t size = page_size();

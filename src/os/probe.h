@@ -32,6 +32,9 @@ static inline void sc_probe_choose(struct sc_probe *memory, uint64_t name)
 	memory->now = name ? name << 1 | 1 : (memory->polls + 1) << 1;
 }
 
+/* Tells whether these bytes are in one page, which is known to be readable, or writable. */
+bool sc_probe_knows(const struct sc_probe *memory, const void *at, size_t len, bool write);
+
 /*
  * Checks whether this process can read or write all memory of the vector. Makes the pages present, but leaves their
  * content alone. With `memory`, it does not ask again for known pages. -EIO: it cannot; -ENOSYS: this system cannot

@@ -8,6 +8,7 @@
 #include "rma/access.h"
 
 #include <errno.h>
+#include <string.h>
 #include "base/iov.h"
 
 int sc_access_find(const struct sc_ep *ep, struct sc_access *access)
@@ -45,9 +46,24 @@ struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg)
 	return &ep->memory;
 }
 
-int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struct iovec *iov, size_t count)
+/*
+ * Returns where the access is, if that is one range in one page that is known to allow it, as for most small accesses.
+ * NULL: it may be elsewhere.
+ */
+static void *in_known_page(const struct sc_probe *memory, const struct sc_access *access)
 {
-	struct sc_probe *memory = sc_access_memory(ep, access->reg);
+	const struct sc_reg *reg = access->reg;
+	char *at;
+
+	if (reg->range_count != 1)
+		return NULL;
+	at = (char *)reg->ranges[0].iov_base + (access->addr - reg->base);
+	return sc_probe_knows(memory, at, access->len, access->how == SC_REG_WRITE) ? at : NULL;
+}
+
+static int copy_slices(struct sc_probe *memory, const struct sc_access *access, const struct iovec *iov,
+		       size_t count)
+{
 	bool write = access->how == SC_REG_WRITE;
 	struct iovec ours[SC_IOV_MAX], part[SC_IOV_MAX];
 	int ret = 0;
@@ -65,6 +81,20 @@ int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struc
 		ret = write ? sc_probe_write(memory, &copy) : sc_probe_read(memory, &copy);
 	}
 	return ret;
+}
+
+int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struct iovec *iov, size_t count)
+{
+	struct sc_probe *memory = sc_access_memory(ep, access->reg);
+	void *at = count == 1 ? in_known_page(memory, access) : NULL;
+
+	if (!at)
+		return copy_slices(memory, access, iov, count);
+	if (access->how == SC_REG_WRITE)
+		memcpy(at, iov->iov_base, access->len);
+	else
+		memcpy(iov->iov_base, at, access->len);
+	return 0;
 }
 
 void sc_access_count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t how)

@@ -58,20 +58,24 @@ static inline bool must_follow(struct sc_peer *peer)
 	       (order & SC_ORDER_AFTER_SEND && sc_fence_is_unread(peer, sc_fence_messages_end(peer)));
 }
 
-/* Adds the facts that matter for an operation that is large or one of a stream. */
-static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
-			   struct sc_route_costs *costs)
+/* Adds the facts that matter for an operation that is not delegated. */
+static inline uint32_t facts_of_shape(const struct sc_peer *peer, const struct sc_rma *rma, uint32_t facts)
 {
-	struct sc_fill *fill = &peer->bounce.fill;
-	uint32_t together = facts & SC_FACT_STREAM ? sc_route_together(size) : 1;
-
 	if (rma->iov_count == 1)
 		facts |= SC_FACT_ONE_PIECE;
 	if (!sc_rma_wants_data(rma) && !(peer->ep->order & SC_ORDER_SEND) &&
 	    !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS))
 		facts |= SC_FACT_LOOSE;
-	if (size <= SC_ROUTE_SMALL)
-		return facts;
+	return facts;
+}
+
+/* Adds the facts that matter for an operation that is large. Such a look may show that the peer is lost. */
+static uint32_t facts_of_large(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
+			       struct sc_route_costs *costs)
+{
+	struct sc_fill *fill = &peer->bounce.fill;
+	uint32_t together = facts & SC_FACT_STREAM ? sc_route_together(size) : 1;
+
 	costs->cma_ns = sc_calibration_cma_ns(size, rma->iov_count, together);
 	costs->buffers_ns = fill->read_cost && !sc_fill_has_trial(fill)
 				    ? size * ((uint64_t)fill->write_cost + fill->read_cost) / 1000
@@ -83,7 +87,7 @@ static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_
 	return facts;
 }
 
-/* Returns `facts` and all others. The facts about the peer may have changed since the last call. */
+/* Returns `facts` and all others but those of the shape. The facts about the peer may have changed since the last call. */
 static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
 				struct sc_route_costs *costs)
 {
@@ -92,8 +96,8 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 	facts |= SC_FACT_DIRECT;
 	if (peer->seg->local)
 		return facts;
-	if (__builtin_expect(facts & SC_FACT_STREAM || size > SC_ROUTE_SMALL, 0)) {
-		facts = facts_more(peer, rma, size, facts, costs);
+	if (__builtin_expect(size > SC_ROUTE_SMALL, 0)) {
+		facts = facts_of_large(peer, rma, size, facts, costs);
 		if (peer->link == SC_LINK_DOWN)
 			return 0; /* sc_delegate_has_open() has found a breach */
 	}
@@ -109,8 +113,11 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
+/* The facts by which a small operation is delegated. */
+#define DELEGATES (SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE)
+
 /* Makes the checks that are common to both kinds of operation. */
-static int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
+static inline int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 {
 	int ret;
 
@@ -212,7 +219,9 @@ static __attribute__((noinline)) int post_other(struct sc_peer *peer, const stru
 	int ret = 0;
 
 	while (way == SC_WAY_DELEGATED || (ret = make_way(peer, way, &not)) > 0)
-		way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs) & ~not, &costs);
+		way = sc_route(op, size,
+			       facts_of_shape(peer, rma, facts_of(peer, rma, size, facts, &costs)) & ~not,
+			       &costs);
 	if (ret)
 		return ret;
 	if (facts & SC_FACT_INJECTED && !leaves_nothing(peer, rma, way))
@@ -249,7 +258,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	bool injects = op == SC_ROUTE_PUT && rma->flags & SC_SEND_INJECT;
 	size_t size = sc_iov_size(rma->iov, rma->iov_count);
 	struct sc_route_costs costs;
-	uint32_t facts;
+	uint32_t facts, facts_all;
 	enum sc_way way;
 	int ret;
 
@@ -269,7 +278,11 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 		facts |= SC_FACT_LIKELY;
 	if (__builtin_expect(sc_burst_add(&peer->rma.burst, ep) >= SC_BURST_STREAM_MIN, 0))
 		facts |= SC_FACT_STREAM;
-	way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs), &costs);
+	facts_all = facts_of(peer, rma, size, facts, &costs);
+	/* of a small one that may be delegated the shape does not matter */
+	if (__builtin_expect(size > SC_ROUTE_SMALL || (facts_all & DELEGATES) != DELEGATES, 0))
+		facts_all = facts_of_shape(peer, rma, facts_all);
+	way = sc_route(op, size, facts_all, &costs);
 	ret = way == SC_WAY_DELEGATED ? sc_delegate_post(peer, rma, size) : 1;
 	if (ret > 0)
 		ret = post_other(peer, rma, size, facts, way);

@@ -103,11 +103,12 @@ void sc_rmaop_forget(struct sc_rma_op *op)
 {
 	if (op->turn)
 		op->peer->order.turn = op->turn;
-	free(op->copy);
+	if (__builtin_expect(op->copy != NULL, 0))
+		free(op->copy);
 	sc_slab_put(&op->peer->ep->rma_ops, op);
 }
 
-void sc_rmaop_end(struct sc_rma_op *op, int error)
+static __attribute__((noinline)) void complete(struct sc_rma_op *op, int error)
 {
 	const struct sc_ending ending = { .context = op->context,
 					  .cntr = op->cntr,
@@ -121,6 +122,14 @@ void sc_rmaop_end(struct sc_rma_op *op, int error)
 
 	sc_rmaop_complete(op->peer, &ending);
 	op->turn = NULL;
+}
+
+void sc_rmaop_end(struct sc_rma_op *op, int error)
+{
+	if (__builtin_expect(!error && !op->turn && op->flags & SC_SILENT, 1))
+		sc_ep_count(op->peer->ep, op->event, op->cntr, op->flags, 0);
+	else
+		complete(op, error);
 	sc_list_remove(&op->of_peer);
 	op->peer->rma.pending--;
 	sc_rmaop_forget(op);

@@ -273,6 +273,39 @@ static void test_got_vector(void **state)
 	rma_close();
 }
 
+/* A put into two ranges, at first when nothing is known of their page, and again. */
+static void test_put_in_pieces(void **state)
+{
+	struct sc_reg_attr attr = { .range_count = 2, .flags = SC_REG_WRITE };
+	struct iovec ranges[2], iov;
+	struct sc_remote remote;
+	struct sc_reg *pieces;
+
+	OPEN();
+	ranges[0] = (struct iovec){ space + 100, 5 };
+	ranges[1] = (struct iovec){ space + 200, 50 };
+	attr.ranges = ranges;
+	iov = (struct iovec){ from + 7, 30 };
+	assert_int_equal(sc_reg_open(tab[1], &attr, &pieces), 0);
+	remote = (struct sc_remote){ 2, 30, sc_reg_key(pieces) };
+	for (int i = 0; i < 3; i++) {
+		memset(space, 0x5a, SPACE);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+		assert_memory_equal(space + 102, from + 7, 3);
+		assert_memory_equal(space + 200, from + 10, 27);
+		assert_int_equal(space[101], 0x5a);
+		assert_int_equal(space[105], 0x5a);
+		assert_int_equal(space[227], 0x5a);
+	}
+	assert_int_equal(counters()->rma_delegated_taken, 3);
+	expect_idle();
+	assert_int_equal(sc_reg_close(pieces), 0);
+	rma_close();
+}
+
 /* The owner computes. What it comes to later it passes over: the value is that of the copy. */
 static void test_get_withdrawn(void **state)
 {
@@ -1672,6 +1705,7 @@ int main(void)
 		cmocka_unit_test(test_unmapped_meanwhile),
 		cmocka_unit_test(test_asked_once),
 		cmocka_unit_test(test_waits_for_each),
+		cmocka_unit_test(test_put_in_pieces),
 		cmocka_unit_test(test_told_together),
 		cmocka_unit_test(test_closed_key),
 		cmocka_unit_test(test_order),

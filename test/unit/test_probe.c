@@ -360,6 +360,29 @@ static void test_secret(void **state)
 	run(secret);
 }
 
+/* Bytes are known if they are in one page that was looked at in this way, or for more. */
+static void test_known_bytes(void **state)
+{
+	struct pages pages = map_pages();
+	struct iovec write = { pages.write, 1 }, read = { pages.read, 1 };
+	struct sc_probe memory = { 0 };
+
+	(void)state;
+	sc_probe_choose(&memory, 7);
+	assert_false(sc_probe_knows(&memory, pages.write, 1, false));
+	if (sc_probe_check(&memory, &write, 1, true) == -ENOSYS)
+		skip();
+	assert_int_equal(sc_probe_check(&memory, &read, 1, false), 0);
+	assert_true(sc_probe_knows(&memory, pages.write, pages.size, true));
+	assert_true(sc_probe_knows(&memory, pages.write, pages.size, false));
+	assert_true(sc_probe_knows(&memory, pages.read + pages.size - 1, 1, false));
+	assert_false(sc_probe_knows(&memory, pages.read, 1, true));
+	assert_false(sc_probe_knows(&memory, pages.write + pages.size - 1, 2, true));
+	assert_false(sc_probe_knows(&memory, pages.write + 1, SIZE_MAX, true));
+	sc_probe_choose(&memory, 8);
+	assert_false(sc_probe_knows(&memory, pages.write, 1, true));
+}
+
 /* What is known of a page is known for what it was looked at, for one poll or while a name is chosen. */
 static void test_known(void **state)
 {
@@ -425,8 +448,8 @@ int main(void)
 		cmocka_unit_test(test_nothing_asked), cmocka_unit_test(test_no_peek),
 		cmocka_unit_test(test_no_touch),      cmocka_unit_test(test_no_look_at_all),
 		cmocka_unit_test(test_fails),	      cmocka_unit_test(test_special),
-		cmocka_unit_test(test_secret),	      cmocka_unit_test(test_known),
-		cmocka_unit_test(test_mapped),
+		cmocka_unit_test(test_secret),	      cmocka_unit_test(test_known_bytes),
+		cmocka_unit_test(test_known),	      cmocka_unit_test(test_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
