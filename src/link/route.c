@@ -31,7 +31,7 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
 }
 
 /*
- * An injected put is delegated if a thread, or the peer, does it without another call: one of more than SC_ROUTE_RECORD
+ * An injected put is delegated if a thread, or the peer, does it without another call: one of more than SC_ROUTE_BUFFERED
  * bytes only where a copy by CMA takes longer than buffers do.
  *
  * Above SC_ROUTE_SMALL bytes, no get and no operation of a stream is delegated, and a put only if that is faster for
@@ -45,7 +45,7 @@ static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_
 		return false;
 	if (facts & SC_FACT_INJECTED)
 		return facts & SC_FACT_KEPT &&
-		       !(size > SC_ROUTE_RECORD && costs->cma_ns && costs->cma_ns < QUICK_CMA_NS);
+		       !(size > SC_ROUTE_BUFFERED && costs->cma_ns && costs->cma_ns < QUICK_CMA_NS);
 	if (size <= SC_ROUTE_SMALL)
 		return true;
 	if (size > (put ? DELEGATED_PUT_MAX : DELEGATED_GET_MAX))

@@ -47,6 +47,8 @@ enum sc_way {
 
 /* Bytes: a record holds a delegated put that is not larger; else buffers do. */
 #define SC_ROUTE_RECORD 256
+/* Bytes: an injected put that is not larger is delegated even where a copy by CMA is quick. */
+#define SC_ROUTE_BUFFERED 2048
 /*
  * Bytes: for operations that are not larger, and not of a stream, only DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT
  * matter.
@@ -55,7 +57,7 @@ enum sc_way {
 
 /*
  * The nanoseconds of a copy of more than SC_ROUTE_SMALL bytes, or of a message: by CMA, or through buffers; 0: unknown.
- * Of an injected put of more than SC_ROUTE_RECORD bytes only the first matters.
+ * Of an injected put of more than SC_ROUTE_BUFFERED bytes only the first matters.
  */
 struct sc_route_costs {
 	uint64_t cma_ns, buffers_ns;

@@ -105,7 +105,7 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 		facts |= SC_FACT_DELEGABLE;
 	if (facts & SC_FACT_INJECTED && sc_delegate_may_inject(peer, rma->flags & SC_SEND_DATA)) {
 		facts |= SC_FACT_KEPT;
-		if (size > SC_ROUTE_RECORD)
+		if (size > SC_ROUTE_BUFFERED)
 			costs->cma_ns = sc_calibration_cma_ns(size, rma->iov_count, 1);
 	}
 	return facts;
