@@ -795,9 +795,21 @@ struct sc_recv {
  * all that the source had sent.
  */
 int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv);
+
+/* The tag of a receive, and its bits that do not matter. */
+struct sc_tag_mask {
+	uint64_t tag, ignore;
+};
+
+/* Flags and context of an operation, passed by value. */
+struct sc_op_args {
+	struct sc_op_flags flags;
+	void *context;
+};
+
 /* The same for one buffer, with no flags but SC_TAGGED and SC_SILENT, without a counter of its own. */
-int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
-		    uint64_t ignore, struct sc_op_flags flags, void *context);
+int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, struct iovec buffer,
+		    struct sc_tag_mask tag, struct sc_op_args args);
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 
 /*

@@ -70,7 +70,9 @@ ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t l
 	}
 	shmcma_lock_enter(&ep->locked);
 	ret = shmcma_recv_source(ep, flags.cq_flags, source, &peer)
-		      ? shmcma_error(sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context))
+		      ? shmcma_error(sc_rxq_recv_buf(ep->rxq, peer, (struct iovec){ buf, len },
+						     (struct sc_tag_mask){ tag, ignore },
+						     (struct sc_op_args){ flags, context }))
 		      : shmcma_ep_no_peer(ep, source);
 	shmcma_lock_leave(&ep->locked);
 	return ret;
@@ -85,6 +87,7 @@ ssize_t shmcma_post_recv_buf_from(struct shmcma_ep_fid *fid, void *buf, size_t l
 
 	if (__builtin_expect(!peer, 0))
 		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
-	ret = sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context);
+	ret = sc_rxq_recv_buf(ep->rxq, peer, (struct iovec){ buf, len },
+			      (struct sc_tag_mask){ tag, ignore }, (struct sc_op_args){ flags, context });
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }

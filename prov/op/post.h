@@ -287,7 +287,8 @@ shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t
 		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
 	if (source != FI_ADDR_UNSPEC && shmcma_is_directed(ep, flags.cq_flags))
 		return shmcma_post_recv_buf_from(fid, buf, len, source, tag, ignore, flags, context);
-	ret = sc_rxq_recv_buf(ep->rxq, NULL, buf, len, tag, ignore, flags, context);
+	ret = sc_rxq_recv_buf(ep->rxq, NULL, (struct iovec){ buf, len },
+			      (struct sc_tag_mask){ tag, ignore }, (struct sc_op_args){ flags, context });
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }
 

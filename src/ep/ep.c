@@ -179,14 +179,8 @@ static void rxq_leave(struct sc_ep *ep)
 		sc_rxq_fini(ep->rxq);
 }
 
-int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
+static void take_attr(struct sc_ep *ep, const struct sc_ep_attr *attr)
 {
-	struct sc_ep *ep = calloc(1, sizeof(*ep));
-	bool first = sc_bell_is_first();
-	int ret = -ENOMEM;
-
-	if (!ep)
-		return ret;
 	ep->config = attr->config;
 	ep->order = attr->order;
 	ep->tx_cq = attr->tx_cq;
@@ -203,6 +197,17 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_slab_init(&ep->turns, sizeof(struct sc_turn));
 	for (int work = 0; work < SC_WORK_COUNT; work++)
 		sc_list_init(&ep->work[work]);
+}
+
+int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
+{
+	struct sc_ep *ep = calloc(1, sizeof(*ep));
+	bool first = sc_bell_is_first();
+	int ret = -ENOMEM;
+
+	if (!ep)
+		return ret;
+	take_attr(ep, attr);
 	ret = rxq_join(ep, attr);
 	if (ret)
 		goto no_rxq;

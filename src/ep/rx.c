@@ -215,7 +215,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	if (!op)
 		return false;
 	sc_inline_read(&peer->rx.at, line, 0, op->iov[0].iov_base, size);
-	sc_fast_end(ep, op, peer, tag, data, ctl);
+	sc_fast_end(ep, op, peer, (struct sc_tag_data){ tag, data }, ctl);
 	sc_ring_release(&peer->rx, lines);
 	sc_ring_fetch(&peer->rx, lines);
 	return true;
@@ -289,9 +289,9 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(seg, buf), here);
 	data = sc_load_relaxed_64(&record->data);
 	if (parts)
-		sc_fast_begin(op, peer, tag, data, ctl, here);
+		sc_fast_begin(op, peer, (struct sc_tag_data){ tag, data }, ctl, here);
 	else
-		sc_fast_end(ep, op, peer, tag, data, ctl);
+		sc_fast_end(ep, op, peer, (struct sc_tag_data){ tag, data }, ctl);
 	buffer_taken(peer, ctl, buf, here);
 	return true;
 }

@@ -42,12 +42,12 @@ SC_FAST_INLINE void sc_fast_complete(struct sc_ep *ep, struct sc_rx_op *op,
 }
 
 SC_FAST_INLINE void sc_fast_end(struct sc_ep *ep, struct sc_rx_op *op, struct sc_peer *peer,
-				  uint64_t tag, uint64_t data, uint64_t ctl)
+				struct sc_tag_data word, uint64_t ctl)
 {
 	uint32_t size = sc_ctl_size(ctl);
 	struct sc_received received = { .peer = peer,
-					.tag = tag,
-					.data = data,
+					.tag = word.tag,
+					.data = word.data,
 					.size = size,
 					.done = size,
 					.flags = sc_rxop_comp_flags(sc_ctl_flags(ctl)) };
@@ -57,16 +57,16 @@ SC_FAST_INLINE void sc_fast_end(struct sc_ep *ep, struct sc_rx_op *op, struct sc
 }
 
 /* Begins a receive whose first `here` bytes are copied; sc_fast_part() adds the other parts. */
-SC_FAST_INLINE void sc_fast_begin(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t data,
-				    uint64_t ctl, uint32_t here)
+SC_FAST_INLINE void sc_fast_begin(struct sc_rx_op *op, struct sc_peer *peer, struct sc_tag_data word,
+				  uint64_t ctl, uint32_t here)
 {
 	struct sc_message message;
 
 	message.peer = peer;
 	message.flags = sc_ctl_flags(ctl) & ~SC_ABI_F_FENCE; /* only acknowledgements use it */
 	message.size = sc_ctl_size(ctl);
-	message.tag = tag;
-	message.data = data;
+	message.tag = word.tag;
+	message.data = word.data;
 	message.op = 0;
 	op->multi = NULL;
 	sc_rxop_settle(op);
@@ -125,7 +125,7 @@ SC_FAST_INLINE bool sc_fast_take_line(struct sc_ep *ep, struct sc_peer *peer,
 	data = sc_load_relaxed_64(&line->words[1]);
 	sc_line_copy(op->iov[0].iov_base, line->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
 		     sc_ctl_size(ctl));
-	sc_fast_end(ep, op, peer, tag, data, ctl);
+	sc_fast_end(ep, op, peer, (struct sc_tag_data){ tag, data }, ctl);
 	sc_ring_release(&peer->rx, 1);
 	sc_ring_fetch(&peer->rx, 1);
 	return true;

@@ -197,24 +197,23 @@ static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 
 /* Makes a struct sc_recv of arguments in registers, without the buffer. */
 static inline __attribute__((always_inline)) struct sc_recv
-recv_of(struct sc_op_flags flags, struct sc_peer *source, uint64_t tag, uint64_t ignore, void *context)
+recv_of(struct sc_peer *source, struct sc_tag_mask tag, struct sc_op_args args)
 {
 	return (struct sc_recv){ .source = source,
-				 .tag = tag,
-				 .ignore = ignore,
-				 .context = context,
-				 .flags = flags.flags,
-				 .cq_flags = flags.cq_flags };
+				 .tag = tag.tag,
+				 .ignore = tag.ignore,
+				 .context = args.context,
+				 .flags = args.flags.flags,
+				 .cq_flags = args.flags.cq_flags };
 }
 
-static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_peer *source, void *buf,
-						size_t size, uint64_t tag, uint64_t ignore,
-						struct sc_op_flags flags, void *context)
+static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_peer *source,
+						struct iovec buffer, struct sc_tag_mask tag,
+						struct sc_op_args args)
 {
-	const struct iovec iov = { buf, size };
-	struct sc_recv recv = recv_of(flags, source, tag, ignore, context);
+	struct sc_recv recv = recv_of(source, tag, args);
 
-	recv.iov = &iov;
+	recv.iov = &buffer;
 	recv.iov_count = 1;
 	return recv_any(rxq, &recv);
 }
@@ -223,32 +222,32 @@ static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_pe
  * Posts the receive the short way if no message waits, the queue is not hashed, there is memory, and the source is not
  * lost.
  */
-int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
-		    uint64_t ignore, struct sc_op_flags flags, void *context)
+int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, struct iovec buffer,
+		    struct sc_tag_mask tag, struct sc_op_args args)
 {
-	const struct sc_recv recv = recv_of(flags, source, tag, ignore, context);
-	struct sc_match *queue = sc_rxq_queue(rxq, flags.flags & SC_TAGGED);
+	const struct sc_recv recv = recv_of(source, tag, args);
+	struct sc_match *queue = sc_rxq_queue(rxq, args.flags.flags & SC_TAGGED);
 	struct sc_rx_op *op;
 
 	if (__builtin_expect(queue->waiting_count || queue->hashed || !rxq->ops.free ||
 				     (source && source->source->error),
 			     0))
-		return recv_whole(rxq, source, buf, size, tag, ignore, flags, context);
+		return recv_whole(rxq, source, buffer, tag, args);
 	op = sc_slab_get(&rxq->ops);
 	sc_rxop_init(op, &recv);
-	op->iov[0].iov_base = buf;
-	op->iov[0].iov_len = size;
+	op->iov[0].iov_base = buffer.iov_base;
+	op->iov[0].iov_len = buffer.iov_len;
 	return sc_match_post(queue, &op->match);
 }
 
 int sc_recv_post(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
-	const struct sc_op_flags flags = { recv->flags, recv->cq_flags };
+	const struct sc_op_args args = { { recv->flags, recv->cq_flags }, recv->context };
 
 	if (recv->iov_count != 1 || recv->cntr || recv->flags & ~(SC_TAGGED | SC_SILENT))
 		return recv_any(rxq, recv);
-	return sc_rxq_recv_buf(rxq, recv->source, recv->iov->iov_base, recv->iov->iov_len, recv->tag,
-			       recv->ignore, flags, recv->context);
+	return sc_rxq_recv_buf(rxq, recv->source, *recv->iov,
+			       (struct sc_tag_mask){ recv->tag, recv->ignore }, args);
 }
 
 /* Returns the newest posted receive with this context in one queue. */
