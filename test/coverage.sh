@@ -26,7 +26,7 @@ if [ -z "$dir" ]; then
 	trap 'rm -rf "$dir"' EXIT
 fi
 mkdir -p "$dir/o" "$dir/t"
-files=${*:-live.c owner.c reap.c host.c shmfile.c otherfile.c daemon.c bell.c watch.c pipe.c leftover.c pidfd.c peer.c connect.c accept.c review.c seg.c attach.c create.c found.c guard.c memory.c service.c
+files=${*:-live.c owner.c reap.c host.c shmfile.c otherfile.c daemon.c bell.c watch.c pipe.c leftover.c pidfd.c peer.c peertable.c connect.c accept.c review.c seg.c attach.c create.c found.c guard.c memory.c service.c
 	addr.c header.c ring.c ring.h record.c regtab.c reg.c share.c rx.c probe.c
 	assist.c delegate.c target.c taker.c directory.c hold.c hold.h wake.c wake.h sleep.c}
 

@@ -296,7 +296,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
-/* Tells whether the record may be one of take_buffer() or take_part(): of the kinds of messages, the first ones. */
+/* Tells whether the record may be one of take_buffer() or take_part(). All kinds behind these are of other things. */
 static inline bool may_name_buffer(uint64_t ctl)
 {
 	return sc_ctl_kind(ctl) <= SC_ABI_PIECE;

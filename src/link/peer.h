@@ -2,7 +2,8 @@
 /*
  * peer.h: how two endpoints connect, and how they part.
  *
- *	peer.c		finds and frees the peers of an endpoint, and ends connections
+ *	peer.c		makes, loses, parts and frees the peers of an endpoint
+ *	peertable.c	finds a peer by its address
  *	connect.c	this endpoint connects to a peer
  *	accept.c	this endpoint lets peers in, and frees the slots of dead ones
  *	review.c	reads what peers say of themselves and of this endpoint; reconnects to peers that come back

@@ -31,8 +31,8 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
 }
 
 /*
- * An injected put is delegated if a thread, or the peer, does it without another call: one of more than SC_ROUTE_BUFFERED
- * bytes only where a copy by CMA takes longer than buffers do.
+ * An injected put is delegated if a thread, or the peer, does it without another call; but one of more than
+ * SC_ROUTE_BUFFERED bytes is not, where a copy by CMA is known to take less than QUICK_CMA_NS.
  *
  * Above SC_ROUTE_SMALL bytes, no get and no operation of a stream is delegated, and a put only if that is faster for
  * this peer. But behind delegated operations that have not ended each is: the peer will take those soon, and this

@@ -50,8 +50,8 @@ enum sc_way {
 /* Bytes: an injected put that is not larger is delegated even where a copy by CMA is quick. */
 #define SC_ROUTE_BUFFERED 2048
 /*
- * Bytes: for operations that are not larger, and not of a stream, only DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT
- * matter.
+ * Bytes: for operations that are not larger only DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT matter, if they are not
+ * of a stream, or have both DELEGABLE and ONE_RANGE.
  */
 #define SC_ROUTE_SMALL 4096
 

@@ -290,7 +290,7 @@ struct sc_peer {
 	struct sc_peer_target target;
 	struct sc_peer_taker taker;
 
-	/* peer.c: how the peer is found, watched and freed */
+	/* peer.c: how the peer is watched and freed; peertable.c: `next` */
 	struct sc_peer *next;	  /* hash chain */
 	struct sc_list all;	  /* sc_ep.peers, .absent or .leaving */
 	bool present;		  /* it is in sc_ep.peers */

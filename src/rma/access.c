@@ -48,7 +48,7 @@ struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg)
 
 /*
  * Returns where the access is, if that is one range in one page that is known to allow it, as for most small accesses.
- * NULL: it may be elsewhere.
+ * NULL: that is not known.
  */
 static void *in_known_page(const struct sc_probe *memory, const struct sc_access *access)
 {

@@ -58,18 +58,18 @@ static inline bool must_follow(struct sc_peer *peer)
 	       (order & SC_ORDER_AFTER_SEND && sc_fence_is_unread(peer, sc_fence_messages_end(peer)));
 }
 
-/* Adds the facts that matter for an operation that is not delegated. */
+/* Adds the facts that matter for an operation that is not delegated. To put one off in this process saves no call. */
 static inline uint32_t facts_of_shape(const struct sc_peer *peer, const struct sc_rma *rma, uint32_t facts)
 {
 	if (rma->iov_count == 1)
 		facts |= SC_FACT_ONE_PIECE;
-	if (!sc_rma_wants_data(rma) && !(peer->ep->order & SC_ORDER_SEND) &&
+	if (!peer->seg->local && !sc_rma_wants_data(rma) && !(peer->ep->order & SC_ORDER_SEND) &&
 	    !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS))
 		facts |= SC_FACT_LOOSE;
 	return facts;
 }
 
-/* Adds the facts that matter for an operation that is large. Such a look may show that the peer is lost. */
+/* Adds the facts that matter for an operation that is large. sc_delegate_has_open() may find that the peer is lost. */
 static uint32_t facts_of_large(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
 			       struct sc_route_costs *costs)
 {
@@ -113,7 +113,7 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
-/* The facts by which a small operation is delegated. */
+/* With these facts the shape of a small operation does not matter. */
 #define DELEGATES (SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE)
 
 /* Makes the checks that are common to both kinds of operation. */
@@ -279,7 +279,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	if (__builtin_expect(sc_burst_add(&peer->rma.burst, ep) >= SC_BURST_STREAM_MIN, 0))
 		facts |= SC_FACT_STREAM;
 	facts_all = facts_of(peer, rma, size, facts, &costs);
-	/* of a small one that may be delegated the shape does not matter */
+	/* the shape matters only for an operation that is large, or may not be delegated */
 	if (__builtin_expect(size > SC_ROUTE_SMALL || (facts_all & DELEGATES) != DELEGATES, 0))
 		facts_all = facts_of_shape(peer, rma, facts_all);
 	way = sc_route(op, size, facts_all, &costs);

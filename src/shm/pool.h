@@ -7,7 +7,7 @@
  * (hold.h). Peers read records in order, so the loans of a peer are a queue. (A buffer that the ring overflows into
  * gets the position of the record that leaves it, once that record is written: record.c.) Nothing of this is shared: a
  * peer can keep what it was lent, but can take or free no other buffer. When a peer has gone, sc_pool_reclaim() takes
- * its loans back. Loans that answer a peer's gets have a queue of their own, by the number of the answer (target.c).
+ * its loans back. Loans that answer a peer's gets have a queue of their own, by the number of the answer (taker.c).
  *
  * A peer may hold up to four times the buffers that are left free. So a peer that does not read cannot take the last
  * ones from the others. A buffer that comes back is lent again first, so that few are in use and stay in the caches.

@@ -99,7 +99,7 @@ static inline bool core_fencing(const char *before, void (*body)(void))
 
 #else
 
-/* test/report.sh gives it as the reason of what is skipped; a child may end without its buffers. */
+/* test/report.sh gives this line as the reason of what is skipped. It is flushed, as a child may end by _exit(2). */
 static inline bool core_without_points(void)
 {
 	puts("needs a build with fault injection");

@@ -79,6 +79,26 @@ static void expect_done(int count)
 	assert_true(end_idle(&pair[0]));
 }
 
+/* In one process nothing is put off: it would save no call. */
+static void test_local(void **state)
+{
+	static const struct route local = { "copied inside the process", false, WAY_LOCAL };
+
+	(void)state;
+	uncounted = true;
+	rma_open(&local);
+	for (int write = 0; write < 2; write++) {
+		memset(space, 0xa5, SPACE);
+		for (int i = 0; i < 3 * TOGETHER; i++) {
+			move(write, 0, 3000, 0);
+			assert_int_equal(put_off(), 0);
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		}
+		assert_memory_equal(write ? space : into, write ? from : space, 3000);
+	}
+	rma_close();
+}
+
 /* As many as fit are copied when there are, the others with the next poll; one alone is done in its call. */
 static void test_stream(void **state)
 {
@@ -515,19 +535,13 @@ static void test_peer_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stream),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_vectors),
-		cmocka_unit_test(test_others_behind),
-		cmocka_unit_test(test_offer_behind),
-		cmocka_unit_test(test_one_fails),
-		cmocka_unit_test(test_closed_meanwhile),
-		cmocka_unit_test(test_requests_first),
-		cmocka_unit_test(test_not_put_off),
-		cmocka_unit_test(test_become_requests),
-		cmocka_unit_test(test_fence),
-		cmocka_unit_test(test_close),
-		cmocka_unit_test(test_peer_ends),
+		cmocka_unit_test(test_local),		cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_order),		cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_others_behind),	cmocka_unit_test(test_offer_behind),
+		cmocka_unit_test(test_one_fails),	cmocka_unit_test(test_closed_meanwhile),
+		cmocka_unit_test(test_requests_first),	cmocka_unit_test(test_not_put_off),
+		cmocka_unit_test(test_become_requests), cmocka_unit_test(test_fence),
+		cmocka_unit_test(test_close),		cmocka_unit_test(test_peer_ends),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -306,6 +306,49 @@ static void test_put_in_pieces(void **state)
 	rma_close();
 }
 
+/* Puts into a registration whose addresses are virtual, at first when nothing is known of its page, and again. */
+static void test_put_virtual(void **state)
+{
+	struct sc_remote remote;
+	struct sc_reg *virtual;
+	struct iovec iov;
+
+	OPEN();
+	virtual = reg_open(tab[1], space + 64, 4096, SC_REG_WRITE | SC_REG_VIRTUAL);
+	remote = (struct sc_remote){ (uintptr_t)space + 100, 30, sc_reg_key(virtual) };
+	iov = (struct iovec){ from + 7, 30 };
+	for (int i = 0; i < 3; i++) {
+		memset(space, 0xa5, SPACE);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+		assert_memory_equal(space + 100, from + 7, 30);
+		assert_true(is_untouched(100, 30));
+	}
+	assert_int_equal(counters()->rma_delegated_taken, 3);
+	assert_int_equal(sc_reg_close(virtual), 0);
+	rma_close();
+}
+
+/* A silent put has no completion, but its turn among those that complete in order. */
+static void test_silent_in_turn(void **state)
+{
+	OPEN();
+	pair[0].ep->order = SC_ORDER_COMPLETE;
+	for (int i = 0; i < 3; i++) {
+		offer(from, 0, 8, SC_SILENT);
+		offer(from, 8, 8, 0);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+		assert_null(pair[0].peer->order.turn);
+		assert_true(sc_list_empty(&pair[0].peer->order.turns));
+		assert_int_equal(sc_slab_used(&pair[0].ep->turns), 0);
+	}
+	rma_close();
+}
+
 /* The owner computes. What it comes to later it passes over: the value is that of the copy. */
 static void test_get_withdrawn(void **state)
 {
@@ -590,6 +633,20 @@ static void wrong_get(struct sc_remote remote, int err)
 	wrong_way(remote, err, 0);
 }
 
+/* A get that the owner takes, and that succeeds. */
+static void get_taken(struct sc_remote remote)
+{
+	uint64_t taken = counters()->rma_delegated_taken;
+	struct iovec iov = { into, remote.len };
+
+	pair[0].peer->delegate.spared = 0;
+	assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
+	owner_polls();
+	we_poll();
+	expect_done(1);
+	assert_int_equal(counters()->rma_delegated_taken, taken + 1);
+}
+
 static void test_errors(void **state)
 {
 	size_t page = (size_t)getpagesize();
@@ -610,6 +667,10 @@ static void test_errors(void **state)
 	wrong((struct sc_remote){ 0, 8, sc_reg_key(readable) }, EACCES);
 	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
 	wrong((struct sc_remote){ page - 4, 8, sc_reg_key(mapped) }, EIO);
+	/* a page that gets have read is not known to be writable */
+	for (int i = 0; i < 2; i++)
+		get_taken((struct sc_remote){ 8, 8, sc_reg_key(mapped) });
+	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
 	munmap(pages, page);
 	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
 	assert_int_equal(sc_reg_close(readable), 0);
@@ -1706,6 +1767,8 @@ int main(void)
 		cmocka_unit_test(test_asked_once),
 		cmocka_unit_test(test_waits_for_each),
 		cmocka_unit_test(test_put_in_pieces),
+		cmocka_unit_test(test_put_virtual),
+		cmocka_unit_test(test_silent_in_turn),
 		cmocka_unit_test(test_told_together),
 		cmocka_unit_test(test_closed_key),
 		cmocka_unit_test(test_order),

@@ -360,7 +360,7 @@ static void test_secret(void **state)
 	run(secret);
 }
 
-/* Bytes are known if they are in one page that was looked at in this way, or for more. */
+/* Bytes are known if they are in one page that was looked at for the same access, or for a write. */
 static void test_known_bytes(void **state)
 {
 	struct pages pages = map_pages();
