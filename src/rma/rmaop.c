@@ -108,7 +108,7 @@ void sc_rmaop_forget(struct sc_rma_op *op)
 	sc_slab_put(&op->peer->ep->rma_ops, op);
 }
 
-/* Out of line: most small operations are silent, and succeed. */
+/* Out of line: a silent operation that succeeds, such as most injected puts, needs none of it. */
 static __attribute__((noinline)) void complete(struct sc_rma_op *op, int error)
 {
 	const struct sc_ending ending = { .context = op->context,
