@@ -61,6 +61,12 @@ static void *in_known_page(const struct sc_probe *memory, const struct sc_access
 	return sc_probe_knows(memory, at, access->len, access->how == SC_REG_WRITE) ? at : NULL;
 }
 
+/* A function of its own for test/tsan.supp: the application may use the memory at the same time. */
+static inline void copy_in_page(void *to, const void *from, size_t len)
+{
+	memcpy(to, from, len);
+}
+
 static int copy_slices(struct sc_probe *memory, const struct sc_access *access, const struct iovec *iov,
 		       size_t count)
 {
@@ -87,13 +93,11 @@ int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struc
 {
 	struct sc_probe *memory = sc_access_memory(ep, access->reg);
 	void *at = count == 1 ? in_known_page(memory, access) : NULL;
+	bool write = access->how == SC_REG_WRITE;
 
 	if (!at)
 		return copy_slices(memory, access, iov, count);
-	if (access->how == SC_REG_WRITE)
-		memcpy(at, iov->iov_base, access->len);
-	else
-		memcpy(iov->iov_base, at, access->len);
+	copy_in_page(write ? at : iov->iov_base, write ? iov->iov_base : at, access->len);
 	return 0;
 }
 
