@@ -259,6 +259,10 @@ static inline void pair_skipped(void)
 
 	if (no_skip && *no_skip && !SANITIZED && !memory_is_short())
 		fail_msg("skipped, but SHMCMA_NO_SKIP is set");
+	/* test/report.sh gives this line as the reason */
+	print_message("needs %s\n", SANITIZED		? "a build without sanitizers"
+				    : memory_is_short() ? "more memory"
+							: "what this system does not have");
 	skip();
 }
 
