@@ -45,6 +45,11 @@
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+static bool is_bounce(enum sc_abi_kind kind)
+{
+	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE;
+}
+
 /* Tells whether the payload is in a buffer of this endpoint, which comes back with the record. */
 static inline bool is_returned(uint64_t ctl)
 {
@@ -296,12 +301,6 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
-/* Tells whether the record may be one of take_buffer() or take_part(). All kinds behind these are of other things. */
-static inline bool may_name_buffer(uint64_t ctl)
-{
-	return sc_ctl_kind(ctl) <= SC_ABI_PIECE;
-}
-
 /* Takes a later part of a message of take_buffer(). Out of line: take_inline() needs the registers. */
 static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t ctl)
 {
@@ -435,11 +434,6 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	return -EPROTO;
 }
 
-static bool is_bounce(enum sc_abi_kind kind)
-{
-	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE;
-}
-
 /* Tells whether the record names bounce buffers of its writer, which needs them back soon. */
 static bool names_buffers(uint64_t ctl)
 {
@@ -526,7 +520,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 
 	while (ctl && taken < SC_RX_BURST) {
 		if (!take_inline(peer, ctl) &&
-		    !(may_name_buffer(ctl) && (take_buffer(peer, ctl) || take_part(peer, ctl))))
+		    !(is_bounce(sc_ctl_kind(ctl)) && (take_buffer(peer, ctl) || take_part(peer, ctl))))
 			ret = take_next(peer, ctl);
 		taken += ret != -ENOMEM;
 		if (ret == -ECONNRESET)

@@ -3,7 +3,8 @@
  * peertable.c: finds a peer of an endpoint by its address. The table is a hash table with chains; it has at least as many
  * chains as peers, if there is memory.
  *
- * Owns peer_table, peer_table_mask and peer_count of the endpoint, and sc_peer.next, which sc_peer_renew() keeps. Private memory, used by the thread that uses the endpoint.
+ * Owns peer_table, peer_table_mask and peer_count of the endpoint, and sc_peer.next, which sc_peer_renew() keeps. Private
+ * memory, used by the thread that uses the endpoint.
  */
 #include "link/peertable.h"
 

@@ -87,7 +87,7 @@ static uint32_t facts_of_large(struct sc_peer *peer, const struct sc_rma *rma, s
 	return facts;
 }
 
-/* Returns `facts` and all others but those of the shape. The facts about the peer may have changed since the last call. */
+/* Adds to `facts` what is known of the peer, which may change between two calls; facts_of_shape() adds the rest. */
 static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
 				struct sc_route_costs *costs)
 {

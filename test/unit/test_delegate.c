@@ -273,34 +273,40 @@ static void test_got_vector(void **state)
 	rma_close();
 }
 
+/* A put or get that the owner takes, and that succeeds. */
+static void taken(const void *buf, struct sc_remote remote, uint32_t flags)
+{
+	struct iovec iov = { (void *)buf, remote.len };
+	uint64_t before = counters()->rma_delegated_taken;
+
+	assert_int_equal(post(&iov, 1, &remote, 1, flags), 0);
+	owner_polls();
+	we_poll();
+	expect_done(1);
+	assert_int_equal(counters()->rma_delegated_taken, before + 1);
+}
+
 /* A put into two ranges, at first when nothing is known of their page, and again. */
 static void test_put_in_pieces(void **state)
 {
 	struct sc_reg_attr attr = { .range_count = 2, .flags = SC_REG_WRITE };
-	struct iovec ranges[2], iov;
-	struct sc_remote remote;
+	struct iovec ranges[2];
 	struct sc_reg *pieces;
 
 	OPEN();
 	ranges[0] = (struct iovec){ space + 100, 5 };
 	ranges[1] = (struct iovec){ space + 200, 50 };
 	attr.ranges = ranges;
-	iov = (struct iovec){ from + 7, 30 };
 	assert_int_equal(sc_reg_open(tab[1], &attr, &pieces), 0);
-	remote = (struct sc_remote){ 2, 30, sc_reg_key(pieces) };
 	for (int i = 0; i < 3; i++) {
 		memset(space, 0x5a, SPACE);
-		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
-		owner_polls();
-		we_poll();
-		expect_done(1);
+		taken(from + 7, (struct sc_remote){ 2, 30, sc_reg_key(pieces) }, SC_RMA_WRITE);
 		assert_memory_equal(space + 102, from + 7, 3);
 		assert_memory_equal(space + 200, from + 10, 27);
 		assert_int_equal(space[101], 0x5a);
 		assert_int_equal(space[105], 0x5a);
 		assert_int_equal(space[227], 0x5a);
 	}
-	assert_int_equal(counters()->rma_delegated_taken, 3);
 	expect_idle();
 	assert_int_equal(sc_reg_close(pieces), 0);
 	rma_close();
@@ -309,24 +315,17 @@ static void test_put_in_pieces(void **state)
 /* Puts into a registration whose addresses are virtual, at first when nothing is known of its page, and again. */
 static void test_put_virtual(void **state)
 {
-	struct sc_remote remote;
 	struct sc_reg *virtual;
-	struct iovec iov;
 
 	OPEN();
 	virtual = reg_open(tab[1], space + 64, 4096, SC_REG_WRITE | SC_REG_VIRTUAL);
-	remote = (struct sc_remote){ (uintptr_t)space + 100, 30, sc_reg_key(virtual) };
-	iov = (struct iovec){ from + 7, 30 };
 	for (int i = 0; i < 3; i++) {
 		memset(space, 0xa5, SPACE);
-		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
-		owner_polls();
-		we_poll();
-		expect_done(1);
+		taken(from + 7, (struct sc_remote){ (uintptr_t)space + 100, 30, sc_reg_key(virtual) },
+		      SC_RMA_WRITE);
 		assert_memory_equal(space + 100, from + 7, 30);
 		assert_true(is_untouched(100, 30));
 	}
-	assert_int_equal(counters()->rma_delegated_taken, 3);
 	assert_int_equal(sc_reg_close(virtual), 0);
 	rma_close();
 }
@@ -633,20 +632,6 @@ static void wrong_get(struct sc_remote remote, int err)
 	wrong_way(remote, err, 0);
 }
 
-/* A get that the owner takes, and that succeeds. */
-static void get_taken(struct sc_remote remote)
-{
-	uint64_t taken = counters()->rma_delegated_taken;
-	struct iovec iov = { into, remote.len };
-
-	pair[0].peer->delegate.spared = 0;
-	assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
-	owner_polls();
-	we_poll();
-	expect_done(1);
-	assert_int_equal(counters()->rma_delegated_taken, taken + 1);
-}
-
 static void test_errors(void **state)
 {
 	size_t page = (size_t)getpagesize();
@@ -668,8 +653,10 @@ static void test_errors(void **state)
 	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
 	wrong((struct sc_remote){ page - 4, 8, sc_reg_key(mapped) }, EIO);
 	/* a page that gets have read is not known to be writable */
-	for (int i = 0; i < 2; i++)
-		get_taken((struct sc_remote){ 8, 8, sc_reg_key(mapped) });
+	for (int i = 0; i < 2; i++) {
+		pair[0].peer->delegate.spared = 0;
+		taken(into, (struct sc_remote){ 8, 8, sc_reg_key(mapped) }, 0);
+	}
 	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
 	munmap(pages, page);
 	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
