@@ -80,6 +80,12 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
 void sc_process_fini(void);
 
 /*
+ * Tells whether this process has one thread. glibc remembers when there were ever more; with another C library, a
+ * process that has ended its other threads has one again. Any thread.
+ */
+bool sc_process_is_single_threaded(void);
+
+/*
  * Tells whether more processes of this user with endpoints may run on the processors of this process's affinity mask
  * than the mask has. The answer is at most a second old: once a second the call reads the names in /dev/shm (0.3 us
  * each), else it takes 30 ns. False if not known. Any thread.

@@ -80,6 +80,17 @@ static uint32_t order_of(const struct shmcma_ep *ep)
 	return kept;
 }
 
+/*
+ * Tells whether a thread of this process watches the peers of the endpoint. Another provider (FI_PEER) polls all the time
+ * and so finds deaths by itself, and a second thread would cost it more than shmcma's part of a small message takes:
+ * glibc's mutexes and epoll_wait(2) are quicker in a process with one thread. See docs/MEASUREMENTS.md, "Through lnx".
+ */
+static bool has_daemon(const struct shmcma_ep *ep)
+{
+	return shmcma_env.config.daemon &&
+	       !(shmcma_domain_is_peer(ep->domain) && sc_process_is_single_threaded());
+}
+
 static int create_core(struct shmcma_ep *ep)
 {
 	struct sc_ep_attr attr = {
@@ -101,6 +112,7 @@ static int create_core(struct shmcma_ep *ep)
 	};
 	int ret;
 
+	attr.config.daemon = has_daemon(ep);
 	for (int i = 0; i < SC_EVENTS; i++)
 		attr.cntrs[i] = ep->cntrs[i] ? &ep->cntrs[i]->count : NULL;
 	ret = sc_ep_create(&attr, &ep->core);

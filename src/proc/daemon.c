@@ -3,8 +3,8 @@
  * daemon.c: the thread of this process that learns of the deaths of other processes, removes their files, and keeps
  * this process's own life locks.
  *
- * Each process has one such thread, from its first endpoint to sc_process_fini(); a forked child has none. The thread
- * sleeps in poll(2) over a pidfd for each process that peers belong to, and wakes for these reasons:
+ * Each process has one such thread, from its first endpoint with sc_config.daemon to sc_process_fini(); a forked child has
+ * none. The thread sleeps in poll(2) over a pidfd for each process that peers belong to, and wakes for these reasons:
  *
  *   a pidfd        a process has ended. Its descriptors are closed, and so its life locks are free: the kernel calls
  *                  exit_notify() after exit_files() of the last thread, not when the first thread alone ends
@@ -303,7 +303,7 @@ static void *run(void *unused)
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-static bool is_single_threaded(void)
+bool sc_process_is_single_threaded(void)
 {
 #ifdef SC_HAVE_SINGLE_THREADED
 	return __libc_single_threaded;
@@ -324,7 +324,7 @@ static void make_room_for_descriptors(int any)
 {
 	int last;
 
-	if (!is_single_threaded())
+	if (!sc_process_is_single_threaded())
 		return;
 	last = SC_TRY("daemon.room", fcntl(any, F_DUPFD_CLOEXEC, DESCRIPTORS - 1));
 	if (last >= 0)

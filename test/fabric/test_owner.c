@@ -170,13 +170,15 @@ static void near_poll(void)
 	tf_expect(fi_cq_read(both->near.cq, NULL, 0), 0);
 }
 
-/* Polls both, and takes the completions of the far one, which all succeed. */
+/* Polls both, if the far one is in this process, and takes its completions, which all succeed. */
 static void poll_both(void)
 {
 	struct fi_cq_tagged_entry entry;
 	ssize_t ret;
 
 	near_poll();
+	if (!both->far.ep)
+		return;
 	ret = fi_cq_read(both->far.tx_cq, &entry, 1);
 	assert_true(ret == 1 || ret == -FI_EAGAIN);
 	ret = fi_cq_read(both->far.rx_cq, &entry, 1);
@@ -845,6 +847,54 @@ static void test_strict(void **state)
 	came_whole(next_done(), true, 8, false, &both->in);
 }
 
+/* ---- the near endpoint alone in its process --------------------------------------------------------- */
+
+static void open_near(void)
+{
+	both = calloc(1, sizeof(*both));
+	near_open_domain(&both->near);
+	near_open_ep(&both->near, 0);
+}
+
+static void close_near(void)
+{
+	near_close(&both->near);
+	free(both);
+}
+
+/* An owner that has one thread keeps one, and its polls find the death of a sender. Runs first in its process. */
+static void test_one_thread(void **state)
+{
+	int count = threads(); /* ThreadSanitizer has one of its own */
+
+	open_near();
+	assert_int_equal(threads(), count);
+	test_death(state);
+	assert_int_equal(threads(), count);
+	close_near();
+}
+
+static void *sleep_for_ever(void *unused)
+{
+	(void)unused;
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* An owner that has more of them gets the one that finds deaths while nobody polls. */
+static void test_more_threads(void **state)
+{
+	pthread_t sleeper;
+	int count = threads();
+
+	(void)state;
+	assert_int_equal(pthread_create(&sleeper, NULL, sleep_for_ever, NULL), 0);
+	open_near();
+	assert_int_equal(threads(), count + 2);
+	close_near();
+}
+
 /* ---- the versions of libfabric --------------------------------------------------------------------- */
 
 static uint32_t pretended; /* 0: the true one */
@@ -899,6 +949,16 @@ static int run_strict(void)
 
 	setenv("FI_SHMCMA_RMA", "strict", 1);
 	return cmocka_run_group_tests_name("FI_SHMCMA_RMA=strict", tests, NULL, NULL);
+}
+
+static int run_near(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_thread),
+		cmocka_unit_test(test_more_threads),
+	};
+
+	return cmocka_run_group_tests_name("the near endpoint alone", tests, NULL, NULL);
 }
 
 static int run(void)
@@ -956,7 +1016,7 @@ int main(int argc, char **argv)
 	if (argc == 2)
 		sender(argv[1]);
 	/* not 2.5, whose larger attributes an older library does not allocate */
-	return run_as(0, run) | run_as(0, run_strict) | run_as(FI_VERSION(1, 19), run) |
-	       run_as(FI_VERSION(2, 0), run) | run_as(FI_VERSION(2, 3), run) |
-	       run_as(FI_VERSION(2, 7), run_unknown);
+	return run_as(0, run) | run_as(0, run_strict) | run_as(0, run_near) |
+	       run_as(FI_VERSION(1, 19), run) | run_as(FI_VERSION(2, 0), run) |
+	       run_as(FI_VERSION(2, 3), run) | run_as(FI_VERSION(2, 7), run_unknown);
 }
