@@ -1333,6 +1333,16 @@ static void work_crowd(struct side *side)
 			sc_ep_destroy(more[i]);
 }
 
+/* Polls until the endpoint has looked whether the other lives, after which it protects that one's segment (guard.c). */
+static void watch_other(struct side *side)
+{
+	if (!side->ep)
+		return;
+	side->ep->watch_mask = 1023; /* as without a thread: sooner */
+	for (int polls = 0; polls < QUIET_POLLS; polls++)
+		progress(side);
+}
+
 /* One wants a service name that another has, then finds that one by it. */
 static void work_client(struct side *side)
 {
@@ -1353,6 +1363,7 @@ static void work_client(struct side *side)
 	else if (strcmp(address, side->other->address))
 		complain("the service is of another");
 	messages_send(side); /* to what has just been found */
+	watch_other(side);
 }
 
 /* Two have claimed a slot of ours, and no more. That of the one that has ended is free again. */
@@ -1503,8 +1514,10 @@ static int hold_lock(const char *path)
 	return fd;
 }
 
-/* A reaper that has taken the lock of a dead process's segment, and is slow: the other looks at what is left. */
-/* Of another process, and this one has it open without a lock: so it may be opened once more. */
+/*
+ * The file is another process's, and this one has it open without a lock: so it may be opened once more, unless the thread
+ * of the other side, which looks twice a second, has removed it meanwhile.
+ */
 static void open_twice(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC), again;
@@ -1513,11 +1526,12 @@ static void open_twice(const char *path)
 	again = sc_otherfile_open(strrchr(path, '/') + 1, &st);
 	if (again >= 0)
 		close(again);
-	else if (!may_fail())
+	else if (!access(path, F_OK) && !may_fail())
 		complain("a file that has been opened cannot be opened again: %s", strerror(-again));
 	close(fd);
 }
 
+/* A reaper that has taken the lock of a dead process's segment, and is slow: the other looks at what is left. */
 static void work_slow_reaper(struct side *side)
 {
 	char segment[SC_SHMFILE_PATH_MAX], service[SC_SHMFILE_PATH_MAX];
