@@ -474,6 +474,14 @@ static int lose_payload(struct sc_peer *peer)
 	return -ECONNRESET;
 }
 
+/* Gives up a peer for a record that breaks the rules. */
+static int refuse(struct sc_peer *peer, const char *why)
+{
+	sc_taker_tell(peer);
+	sc_peer_quarantine(peer, -EPROTO, why);
+	return -ECONNRESET;
+}
+
 /*
  * Takes the next record of any kind. -ENOMEM: it stays in the ring; -EAGAIN: it stays, after a step of its work;
  * -ECONNRESET: nothing more is taken from this peer.
@@ -494,11 +502,8 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		ret = take_record(peer, ctl, &why);
 	if (ret == -ENOMEM || ret == -EAGAIN)
 		return ret;
-	if (ret) {
-		sc_taker_tell(peer);
-		sc_peer_quarantine(peer, -EPROTO, why);
-		return -ECONNRESET;
-	}
+	if (ret)
+		return refuse(peer, why);
 	if (!peer->rx.at.lines)
 		return -ECONNRESET; /* the answer to the record ended in quarantine */
 	if (kind == SC_ABI_CONTINUE)
@@ -513,6 +518,24 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	return 0;
 }
 
+/* Does the same for a delegated put whose payload is in its record, without a search for its kind. */
+static inline int take_put(struct sc_peer *peer, uint64_t ctl)
+{
+	const char *why;
+	int ret = sc_taker_put(peer, ctl, &why);
+
+	if (ret)
+		return ret == -ENOMEM ? ret : refuse(peer, why);
+	sc_ring_release(&peer->rx, sc_ctl_lines(ctl));
+	return 0;
+}
+
+static inline bool is_short_put(uint64_t ctl)
+{
+	return sc_ctl_kind(ctl) == SC_ABI_DELEGATE_PUT && !(sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED) &&
+	       sc_ctl_lines(ctl) - 1 < SC_ABI_RECORD_LINES;
+}
+
 /* Takes records of a ring, at most SC_RX_BURST including `taken`. Returns their number, including `taken`. */
 static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 {
@@ -521,7 +544,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	while (ctl && taken < SC_RX_BURST) {
 		if (!take_inline(peer, ctl) &&
 		    !(is_bounce(sc_ctl_kind(ctl)) && (take_buffer(peer, ctl) || take_part(peer, ctl))))
-			ret = take_next(peer, ctl);
+			ret = is_short_put(ctl) ? take_put(peer, ctl) : take_next(peer, ctl);
 		taken += ret != -ENOMEM;
 		if (ret == -ECONNRESET)
 			return taken;

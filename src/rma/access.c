@@ -46,17 +46,15 @@ struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg)
 	return &ep->memory;
 }
 
-/*
- * Returns where the access is, if that is one range in one page that is known to allow it, as for most small accesses.
- * NULL: that is not known.
- */
-static void *in_known_page(const struct sc_probe *memory, const struct sc_access *access)
+void *sc_access_known(struct sc_ep *ep, const struct sc_access *access)
 {
 	const struct sc_reg *reg = access->reg;
+	const struct sc_probe *memory;
 	char *at;
 
 	if (reg->range_count != 1)
 		return NULL;
+	memory = sc_access_memory(ep, access->reg);
 	at = (char *)reg->ranges[0].iov_base + (access->addr - reg->base);
 	return sc_probe_knows(memory, at, access->len, access->how == SC_REG_WRITE) ? at : NULL;
 }
@@ -91,12 +89,11 @@ static int copy_slices(struct sc_probe *memory, const struct sc_access *access, 
 
 int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struct iovec *iov, size_t count)
 {
-	struct sc_probe *memory = sc_access_memory(ep, access->reg);
-	void *at = count == 1 ? in_known_page(memory, access) : NULL;
+	void *at = count == 1 ? sc_access_known(ep, access) : NULL;
 	bool write = access->how == SC_REG_WRITE;
 
 	if (!at)
-		return copy_slices(memory, access, iov, count);
+		return copy_slices(sc_access_memory(ep, access->reg), access, iov, count);
 	copy_in_page(write ? at : iov->iov_base, write ? iov->iov_base : at, access->len);
 	return 0;
 }

@@ -17,6 +17,12 @@ int sc_access_find(const struct sc_ep *ep, struct sc_access *access);
 /* Returns what is known of the pages of a registration that allows the access. */
 struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg);
 
+/*
+ * Returns where the access is, if that is one range in one page that is known to allow it, as for most small accesses.
+ * NULL: that is not known.
+ */
+void *sc_access_known(struct sc_ep *ep, const struct sc_access *access);
+
 /* Copies all bytes: from the vector with SC_REG_WRITE, else into it. -EIO: the memory is not mapped. */
 int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struct iovec *iov, size_t count);
 

@@ -20,8 +20,9 @@
 #include "link/record.h"
 #include "rma/access.h"
 
-/* Bytes in the lines of a get, which hold more than those of a put. */
-#define BYTES_MAX (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+/* Bytes in the lines of a put, and of a get. */
+#define PUT_MAX (SC_ABI_DELEGATE_PUT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+#define GET_MAX (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 /*
  * Any number of withdrawn operations may be unread. 2^31 operations after the last withdrawal the next ones look withdrawn;
@@ -90,68 +91,74 @@ void sc_taker_tell_slow(struct sc_peer *peer)
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
-/*
- * A delegated operation, copied and checked, and the place of its bytes: copied from the record's lines, or gathered
- * for them; or in buffers. The buffers are the peer's for a put; for a get they are ours, and the peer reads them until
- * it says so.
- */
-struct taken {
-	struct sc_abi_delegate record;
-	struct sc_access access;
-	bool bounced;
-	uint32_t size, buffers; /* of ours */
-	struct iovec iov[SC_ABI_RECORD_BUFS];
-	size_t count;
-	uint8_t bytes[BYTES_MAX];
-};
-
-/* Reads and checks the record. Returns NULL, or the fault. */
-static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *taken)
+/* A function of its own for test/tsan.supp: the application may use the memory at the same time. */
+static inline void lines_to_page(const struct sc_peer *peer, void *to, uint32_t size)
 {
-	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	bool put = sc_ctl_kind(ctl) == SC_ABI_DELEGATE_PUT;
-	uint32_t first = put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST, size = sc_ctl_size(ctl);
-	const struct sc_abi_delegate *record = &taken->record;
-	const struct sc_ep *ep = peer->ep;
-
-	memcpy(&taken->record, line->bytes, sizeof(taken->record));
-	taken->access = (struct sc_access){ record->key, record->addr, size, put ? SC_REG_WRITE : SC_REG_READ, NULL };
-	taken->bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
-	taken->size = size;
-	taken->buffers = 0;
-	if (taken->bounced && put) {
-		if (!sc_seg_has_bufs(peer->seg, record->bufs, size))
-			return "bounce buffers that do not exist";
-		taken->count = sc_seg_bufs(peer->seg, record->bufs, size, taken->iov);
-	} else if (taken->bounced) {
-		if (size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
-			return "a get of more than there are buffers for";
-		taken->buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
-	} else {
-		if (size > sizeof(taken->bytes) || sc_lines_count(first, size) != sc_ctl_lines(ctl))
-			return "a put or get of another size than its record";
-		if (put)
-			sc_lines_read(&peer->rx.at, line, first, taken->bytes, size);
-		taken->iov[0] = (struct iovec){ taken->bytes, size };
-		taken->count = 1;
-	}
-	return NULL;
+	sc_lines_read(&peer->rx.at, sc_ring_first(&peer->rx), SC_ABI_DELEGATE_PUT_FIRST, to, size);
 }
 
-/* Copies the bytes, if a registration allows it. 0, or a negative errno. */
-static int taken_do(struct sc_ep *ep, struct taken *taken)
+/* Copies the payload from the lines of the record, which the caller has checked: in one step if it can. */
+static int copy_lines(struct sc_peer *peer, const struct sc_access *access)
 {
-	int ret = sc_access_find(ep, &taken->access);
+	void *at = sc_access_known(peer->ep, access);
+	uint8_t bytes[PUT_MAX];
 
-	return ret ? ret : sc_access_copy(ep, &taken->access, taken->iov, taken->count);
+	if (at) {
+		lines_to_page(peer, at, (uint32_t)access->len);
+		return 0;
+	}
+	sc_lines_read(&peer->rx.at, sc_ring_first(&peer->rx), SC_ABI_DELEGATE_PUT_FIRST, bytes,
+		      (uint32_t)access->len);
+	return sc_access_copy(peer->ep, access, &(struct iovec){ bytes, access->len }, 1);
+}
+
+/* Copies the payload from the peer's buffers, which the caller has checked. */
+static int copy_buffers(struct sc_peer *peer, const struct sc_access *access,
+			const uint16_t bufs[SC_ABI_RECORD_BUFS])
+{
+	struct iovec iov[SC_ABI_RECORD_BUFS];
+	size_t count = sc_seg_bufs(peer->seg, bufs, (uint32_t)access->len, iov);
+
+	return sc_access_copy(peer->ep, access, iov, count);
+}
+
+/* Does a put, if a registration allows it. -EPROTO with *why; another negative errno: for the initiator. */
+static int put_do(struct sc_peer *peer, uint64_t ctl, struct sc_access *access, const char **why)
+{
+	const struct sc_abi_delegate *record = (const void *)sc_ring_first(&peer->rx)->bytes;
+	bool bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
+	uint32_t size = sc_ctl_size(ctl);
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+	int ret;
+
+	if (bounced) {
+		memcpy(bufs, record->bufs, sizeof(bufs));
+		*why = "bounce buffers that do not exist";
+		if (!sc_seg_has_bufs(peer->seg, bufs, size))
+			return -EPROTO;
+	} else {
+		*why = "a put of another size than its record";
+		if (size > PUT_MAX || sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, size) != sc_ctl_lines(ctl))
+			return -EPROTO;
+	}
+	/* relaxed: ctl has published them */
+	access->key = sc_load_relaxed_64(&record->key);
+	access->addr = sc_load_relaxed_64(&record->addr);
+	access->len = size;
+	access->how = SC_REG_WRITE;
+	ret = sc_access_find(peer->ep, access);
+	if (ret)
+		return ret;
+	return bounced ? copy_buffers(peer, access, bufs) : copy_lines(peer, access);
 }
 
 /* The peer reads only the end of the put, so it may go on before we count the put. */
 int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
+	const struct sc_abi_delegate *record = (const void *)sc_ring_first(&peer->rx)->bytes;
 	uint32_t flags = sc_ctl_flags(ctl);
 	struct sc_ep *ep = peer->ep;
-	struct taken put;
+	struct sc_access access;
 	int ret;
 
 	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
@@ -160,18 +167,55 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (ret <= 0)
 		return ret;
 	(void)SC_FAULT("taker.taken");
-	*why = taken_read(peer, ctl, &put);
-	if (*why)
-		return -EPROTO;
-	ret = taken_do(ep, &put);
+	ret = put_do(peer, ctl, &access, why);
+	if (ret == -EPROTO)
+		return ret;
 	(void)SC_FAULT("taker.written");
 	put_end(peer, ret);
 	if (ret)
 		return 0;
-	sc_access_served(ep, &put.access, true);
+	sc_access_served(ep, &access, true);
 	if (flags & SC_ABI_F_DATA)
-		sc_access_complete(peer, put.record.data, put.size);
+		sc_access_complete(peer, sc_load_relaxed_64(&record->data), access.len);
 	return 0;
+}
+
+/*
+ * A delegated get, copied and checked, and the place of its bytes: gathered for the record's lines, or in our buffers,
+ * which the peer reads until it says so.
+ */
+struct taken {
+	struct sc_abi_delegate record;
+	struct sc_access access;
+	bool bounced;
+	uint32_t size, buffers;
+	struct iovec iov[SC_ABI_RECORD_BUFS];
+	size_t count;
+	uint8_t bytes[GET_MAX];
+};
+
+/* Reads and checks the record. Returns NULL, or the fault. */
+static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *get)
+{
+	const struct sc_ep *ep = peer->ep;
+	uint32_t size = sc_ctl_size(ctl);
+
+	memcpy(&get->record, sc_ring_first(&peer->rx)->bytes, sizeof(get->record));
+	get->access = (struct sc_access){ get->record.key, get->record.addr, size, SC_REG_READ, NULL };
+	get->bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
+	get->size = size;
+	get->buffers = 0;
+	if (get->bounced) {
+		if (size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
+			return "a get of more than there are buffers for";
+		get->buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
+	} else {
+		if (size > GET_MAX || sc_lines_count(SC_ABI_DELEGATE_GET_FIRST, size) != sc_ctl_lines(ctl))
+			return "a get of another size than its record";
+		get->iov[0] = (struct iovec){ get->bytes, size };
+		get->count = 1;
+	}
+	return NULL;
 }
 
 /* Tells whether we may lend buffers. Half of them stay free, as a peer that reads no answers keeps them lent. */
@@ -243,7 +287,9 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	(void)SC_FAULT("taker.get_taken");
 	if (get.bounced)
 		answer_lend(peer, &get);
-	ret = taken_do(peer->ep, &get);
+	ret = sc_access_find(peer->ep, &get.access);
+	if (!ret)
+		ret = sc_access_copy(peer->ep, &get.access, get.iov, get.count);
 	(void)SC_FAULT("taker.loaded");
 	get_end(peer, &get, ret);
 	if (peer->taker.taken - peer->taker.told >= UNTOLD_MAX)

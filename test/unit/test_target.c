@@ -252,6 +252,20 @@ static void test_bad_offers(void **state)
 	bad_record(CTL(SC_ABI_DELEGATE_GET, SC_ABI_F_BOUNCED, 1, UINT32_MAX), words);
 }
 
+/* Of no lines, and withdrawn, so that nothing else of it is read. */
+static void test_bad_withdrawn_offer(void **state)
+{
+	const uint64_t words[WORDS] = { 1 };
+
+	(void)state;
+	victim_open(WAY_PULL);
+	sc_seg_slot(pair[1].ep->seg, pair[1].peer->in_slot)->delegation.claim = (uint64_t)1 << 32;
+	raw_record(CTL(SC_ABI_DELEGATE_PUT, 0, 0, 8), words);
+	ends_settle(&pair[1], 1);
+	assert_true(is_untouched());
+	expect_given_up();
+}
+
 /* Addresses and lengths that leave the registered memory, keys of none; of PUT, bounced and not, and GET. */
 static void test_wrong_places(void **state)
 {
@@ -1501,6 +1515,7 @@ int main(void)
 		cmocka_unit_test(test_unseen),
 		cmocka_unit_test(test_bad_puts),
 		cmocka_unit_test(test_bad_offers),
+		cmocka_unit_test(test_bad_withdrawn_offer),
 		cmocka_unit_test(test_wrong_places),
 		cmocka_unit_test(test_strange_puts),
 		cmocka_unit_test(test_busy_peek),
