@@ -252,15 +252,15 @@ static void test_bad_offers(void **state)
 	bad_record(CTL(SC_ABI_DELEGATE_GET, SC_ABI_F_BOUNCED, 1, UINT32_MAX), words);
 }
 
-/* Of no lines, and withdrawn, so that nothing else of it is read. */
+/* Of more lines than a record has, and withdrawn, so that nothing else of it is read. */
 static void test_bad_withdrawn_offer(void **state)
 {
-	const uint64_t words[WORDS] = { 1 };
+	const uint64_t words[WORDS + 7] = { 1 };
 
 	(void)state;
 	victim_open(WAY_PULL);
 	sc_seg_slot(pair[1].ep->seg, pair[1].peer->in_slot)->delegation.claim = (uint64_t)1 << 32;
-	raw_record(CTL(SC_ABI_DELEGATE_PUT, 0, 0, 8), words);
+	raw_record(CTL(SC_ABI_DELEGATE_PUT, 0, SC_ABI_RECORD_LINES + 1, 8), words);
 	ends_settle(&pair[1], 1);
 	assert_true(is_untouched());
 	expect_given_up();
