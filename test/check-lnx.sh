@@ -378,6 +378,7 @@ dies()
 	124 | 137)
 		grep -q 'exited on' "$work/mpirun" || job_failed "a rank was killed, and the job does not end" ;;
 	esac
+	[ "$3" != errors ] || grep -q 'got error' "$work/mpirun" || job_failed "a rank was killed, and no other got an error"
 	echo "     rank $2 on $1 killed: mpirun ends with status $status; $(grep -c 'got error' "$work/mpirun") ranks got errors before"
 	for host in $hosts; do
 		left=$(files_of $host | grep -c .)

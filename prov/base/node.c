@@ -190,7 +190,8 @@ int shmcma_node_address(const char *node, const char *service, uint64_t flags, c
 				    node, service);
 			return -FI_EINVAL;
 		}
-		if (shmcma_address_copy(node, SC_ADDR_SIZE, out, &kind) || kind == SC_ADDR_INVALID)
+		if (shmcma_address_copy(node, shmcma_module.text_size, out, &kind) ||
+		    kind == SC_ADDR_INVALID)
 			return -FI_EINVAL;
 		return 0;
 	}

@@ -501,7 +501,7 @@ SHMCMA_CALL(int, av_set_user_id, struct fid_av *fid, fi_addr_t fi_addr, fi_addr_
 
 static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
 {
-	int chars = (int)strnlen(addr, SC_ADDR_SIZE - 1);
+	int chars = (int)strnlen(addr, shmcma_module.text_size - 1);
 
 	if (*len)
 		snprintf(buf, *len, "%.*s", chars, (const char *)addr);

@@ -319,6 +319,41 @@ static void names(void)
 	named(longest, longest);
 }
 
+/* A node of fi_getinfo() as long as a name may be leads where the name leads, and is shown whole. */
+static void long_node(void)
+{
+	char name[256] = "fi_shm://", other[256], shown[256];
+	const char *texts[] = { name, other };
+	struct fi_info *infos[2], *hints = fi_allocinfo();
+	char addresses[2][64];
+	size_t len = sizeof(shown);
+	struct pair pair;
+
+	use_module(NULL);
+	memset(name + strlen(name), 'x', 100);
+	strcpy(other, name);
+	other[strlen(other) - 1] = 'y';
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->fabric_attr->prov_name = strdup("shm");
+	for (int i = 0; i < 2; i++)
+		gives(fi_getinfo(FI_VERSION(1, 17), texts[i], NULL, 0, hints, &infos[i]), 0);
+	must(strcmp(infos[0]->dest_addr, infos[1]->dest_addr));
+	pair_open_named(&pair, name, strlen(name) + 1);
+	texts[1] = infos[0]->dest_addr;
+	for (int i = 0; i < 2; i++) {
+		size_t size = sizeof(addresses[i]);
+
+		gives(fi_av_lookup(pair.a.av, pair_insert(pair.a.av, texts[i]), addresses[i], &size), 0);
+	}
+	must(!strncmp(addresses[0], addresses[1], sizeof(addresses[0])));
+	must(!strcmp(fi_av_straddr(pair.a.av, name, shown, &len), name));
+	gives(len, strlen(name) + 1);
+	pair_close(&pair);
+	fi_freeinfo(infos[0]);
+	fi_freeinfo(infos[1]);
+	fi_freeinfo(hints);
+}
+
 static void other_names(void)
 {
 	char name[257], other[256];
@@ -623,6 +658,7 @@ int main(void)
 		ALONE(promises),
 		ALONE_ENV(remote_comm, "FI_SHMCMA_REMOTE_COMM=1"),
 		ALONE(names),
+		ALONE(long_node),
 		ALONE(other_names),
 		ALONE(name_returned),
 		ALONE_ENV(sizes, "FI_SHM_TX_SIZE=77 FI_SHM_RX_SIZE=4096"),
