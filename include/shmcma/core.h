@@ -80,8 +80,8 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
 void sc_process_fini(void);
 
 /*
- * Tells whether this process has one thread. glibc remembers when there were ever more; with another C library, a
- * process that has ended its other threads has one again. Any thread.
+ * Tells whether this process has one thread. With glibc the answer stays no once there has been a second thread. Any
+ * thread.
  */
 bool sc_process_is_single_threaded(void);
 

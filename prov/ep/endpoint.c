@@ -81,14 +81,16 @@ static uint32_t order_of(const struct shmcma_ep *ep)
 }
 
 /*
- * Tells whether a thread of this process watches the peers of the endpoint. Another provider (FI_PEER) polls all the time
- * and so finds deaths by itself, and a second thread would cost it more than shmcma's part of a small message takes:
- * glibc's mutexes and epoll_wait(2) are quicker in a process with one thread. See docs/MEASUREMENTS.md, "Through lnx".
+ * Tells whether a thread of this process is to watch the peers of the endpoint. For messages of another provider (FI_PEER)
+ * it starts none in a process with one thread: glibc's mutexes and epoll_wait(2) are quicker there, and the difference is
+ * more than shmcma's part of a small message. That provider polls in each call that reads its queue, and these polls find
+ * deaths. Threads that start later change nothing. See docs/MEASUREMENTS.md, "Through lnx".
  */
 static bool has_daemon(const struct shmcma_ep *ep)
 {
-	return shmcma_env.config.daemon &&
-	       !(shmcma_domain_is_peer(ep->domain) && sc_process_is_single_threaded());
+	bool messages = shmcma_domain_is_peer(ep->domain) && !(ep->caps & (FI_RMA | FI_ATOMIC));
+
+	return shmcma_env.config.daemon && !(messages && sc_process_is_single_threaded());
 }
 
 static int create_core(struct shmcma_ep *ep)

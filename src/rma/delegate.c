@@ -69,11 +69,6 @@
  * to copy one. So the wait costs at most what it could have saved.
  */
 #define LOOKS 100
-/*
- * Polls from one look at what the peer has ended to the next, while nobody waits for an end. The peer writes the line of
- * those words, so a look at each poll takes it from the peer for each put: docs/MEASUREMENTS.md, "Delegated operations".
- */
-#define LOOK_EVERY 16
 /* Operations that go directly before an absent peer is asked again. */
 #define SPARED_MAX 255
 #define ERRNO_MAX 4095
@@ -318,7 +313,7 @@ static void keep(const struct sc_rma_op *op, const uint16_t *bufs)
 	struct sc_rescue_kept kept;
 
 	*(told ? &peer->delegate.told : &peer->delegate.kept) = peer->delegate.end + 1;
-	if (!(op->flags & SC_SEND_INJECT) || op->cntr || peer->ep->cntrs[op->event])
+	if (!(op->flags & SC_SEND_INJECT))
 		peer->delegate.awaited = peer->delegate.end + 1;
 	if (!peer->delegate.rescue)
 		return;
@@ -534,25 +529,12 @@ static bool stay(struct sc_peer *peer)
 	       sc_record_room(peer, SC_ABI_RECORD_LINES);
 }
 
-/* Tells whether a later poll looks: nobody waits for an end, as for most injected puts, and there is space for others. */
-static bool may_look_later(const struct sc_peer *peer)
-{
-	const struct sc_peer_delegate *delegate = &peer->delegate;
-
-	return (delegate->looks + 1) % LOOK_EVERY && !sc_delegate_is_open(peer, delegate->awaited) &&
-	       delegate->end - delegate->first <= SC_ABI_DELEGATED / 2;
-}
-
 static int peer_progress(struct sc_peer *peer)
 {
 	uint32_t before = peer->rma.pending;
 
 	if (peer->link == SC_LINK_DOWN)
 		return 0;
-	if (may_look_later(peer)) {
-		peer->delegate.looks++;
-		return 1;
-	}
 	if (collect(peer) < 0)
 		return 1;
 	if (!sc_list_empty(&peer->delegate.ops) && peer->delegate.ours == peer->delegate.end &&

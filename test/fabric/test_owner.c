@@ -865,8 +865,12 @@ static void close_near(void)
 /* An owner that has one thread keeps one, and its polls find the death of a sender. Runs first in its process. */
 static void test_one_thread(void **state)
 {
-	int count = threads(); /* ThreadSanitizer has one of its own */
+	int count = threads();
 
+	if (count > 1) {
+		print_message("needs a build without a sanitizer that has threads of its own\n");
+		skip();
+	}
 	open_near();
 	assert_int_equal(threads(), count);
 	test_death(state);
@@ -882,16 +886,17 @@ static void *sleep_for_ever(void *unused)
 	return NULL;
 }
 
-/* An owner that has more of them gets the one that finds deaths while nobody polls. */
+/* In a process with several threads the endpoint starts the thread that finds deaths. */
 static void test_more_threads(void **state)
 {
 	pthread_t sleeper;
-	int count = threads();
+	int count;
 
 	(void)state;
 	assert_int_equal(pthread_create(&sleeper, NULL, sleep_for_ever, NULL), 0);
+	count = threads();
 	open_near();
-	assert_int_equal(threads(), count + 2);
+	assert_int_equal(threads(), count + 1);
 	close_near();
 }
 

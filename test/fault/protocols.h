@@ -1338,7 +1338,7 @@ static void watch_other(struct side *side)
 {
 	if (!side->ep)
 		return;
-	side->ep->watch_mask = 1023; /* as without a thread: sooner */
+	side->ep->watch_mask = 1023; /* that of an endpoint without the thread: it looks sooner */
 	for (int polls = 0; polls < QUIET_POLLS; polls++)
 		progress(side);
 }

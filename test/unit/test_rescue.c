@@ -614,37 +614,6 @@ static void test_counted(void **state)
 	rma_close();
 }
 
-/* The initiator looks at each poll for an end that is awaited, and now and then for others. */
-static void test_ends_seen(void **state)
-{
-	struct sc_cntr count = { 0 };
-
-	OPEN();
-	for (int awaited = 0; awaited < 3; awaited++) {
-		int polls = 0;
-
-		pair[0].ep->cntrs[SC_EVENT_WRITE] = awaited == 1 ? &count : NULL;
-		hold();
-		inject(from, 0, 8);
-		if (awaited == 2)
-			put(from, at(8, 8), 0);
-		owner_polls();
-		for (; pair[0].peer->rma.pending; polls++)
-			(void)sc_ep_poll(pair[0].ep);
-		release();
-		if (awaited)
-			assert_int_equal(polls, 1);
-		else
-			assert_in_range(polls, 10, 20);
-		expect_done(awaited == 2 ? 2 : 1);
-	}
-	assert_int_equal(count.value, 1);
-	assert_int_equal(counters()->rma_delegated_taken, 4);
-	pair[0].ep->cntrs[SC_EVENT_WRITE] = NULL;
-	expect_idle();
-	rma_close();
-}
-
 /* Without the thread on either side an injected put is done in the call. */
 static void test_alone(void **state)
 {
@@ -831,7 +800,6 @@ int main(void)
 		cmocka_unit_test(test_read_back),
 		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_counted),
-		cmocka_unit_test(test_ends_seen),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_mad_claim),
 		cmocka_unit_test(test_mad_record),
