@@ -187,7 +187,7 @@ struct sc_peer_delegate {
 	uint32_t awaited;	  /* those that are not injected */
 	uint32_t rescued;	  /* withdrawn operations, the oldest, that the daemon's thread has done */
 	struct sc_rescue *rescue; /* NULL: the daemon's thread does none */
-	uint32_t looks;		  /* looks in vain at the oldest */
+	uint32_t looks;	       /* looks in vain at the oldest */
 	uint32_t spared;       /* the next operations, not delegated as the peer did not take the last */
 	uint32_t alone;	       /* the value of `spared` the last time */
 	uint64_t answers_read; /* answers in the peer's buffers that are read; the peer sees this */
