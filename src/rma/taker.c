@@ -91,25 +91,15 @@ void sc_taker_tell_slow(struct sc_peer *peer)
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
-/*
- * A function of its own for test/tsan.supp: the application may use the memory at the same time. It may wait for a word and
- * change it then, so such a word is stored once.
- */
+static inline void lines_read(const struct sc_peer *peer, void *to, uint32_t size)
+{
+	sc_lines_read(&peer->rx.at, sc_ring_first(&peer->rx), SC_ABI_DELEGATE_PUT_FIRST, to, size);
+}
+
+/* A function of its own for test/tsan.supp: the application may use the memory at the same time. */
 static inline void lines_to_page(const struct sc_peer *peer, void *to, uint32_t size)
 {
-	const uint8_t *from =
-		sc_ring_first(&peer->rx)->bytes + SC_ABI_LINE_BYTES - SC_ABI_DELEGATE_PUT_FIRST;
-
-	if (size == 8)
-		memcpy(to, from, 8);
-	else if (size == 4)
-		memcpy(to, from, 4);
-	else if (size == 2)
-		memcpy(to, from, 2);
-	else if (size == 1)
-		memcpy(to, from, 1);
-	else
-		sc_lines_read(&peer->rx.at, sc_ring_first(&peer->rx), SC_ABI_DELEGATE_PUT_FIRST, to, size);
+	lines_read(peer, to, size);
 }
 
 /* Copies the payload from the lines of the record, which the caller has checked: in one step if it can. */
@@ -122,8 +112,7 @@ static int copy_lines(struct sc_peer *peer, const struct sc_access *access)
 		lines_to_page(peer, at, (uint32_t)access->len);
 		return 0;
 	}
-	sc_lines_read(&peer->rx.at, sc_ring_first(&peer->rx), SC_ABI_DELEGATE_PUT_FIRST, bytes,
-		      (uint32_t)access->len);
+	lines_read(peer, bytes, (uint32_t)access->len);
 	return sc_access_copy(peer->ep, access, &(struct iovec){ bytes, access->len }, 1);
 }
 

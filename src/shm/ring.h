@@ -363,7 +363,10 @@ static inline uint32_t sc_ctl_size(uint64_t ctl)
 	return (uint32_t)ctl;
 }
 
-/* memcpy(3) of at most a line. A call would cost more than the copy. */
+/*
+ * memcpy(3) of at most a line. A call would cost more than the copy. It stores a word of 1, 2, 4 or 8 bytes once: a thread of
+ * the application may wait for such a word in registered memory, and change it then.
+ */
 static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
 {
 	const uint8_t *from = from_;
@@ -382,12 +385,15 @@ static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
 		memcpy(to, from, 8);
 		memcpy(to + size - 8, from + size - 8, 8);
 	} else if (size >= 4) {
+		if (size > 4)
+			memcpy(to + size - 4, from + size - 4, 4);
 		memcpy(to, from, 4);
-		memcpy(to + size - 4, from + size - 4, 4);
+	} else if (size >= 2) {
+		if (size > 2)
+			to[2] = from[2];
+		memcpy(to, from, 2);
 	} else if (size) {
 		to[0] = from[0];
-		to[size / 2] = from[size / 2];
-		to[size - 1] = from[size - 1];
 	}
 }
 

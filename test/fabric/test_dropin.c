@@ -322,9 +322,9 @@ static void names(void)
 /* A node of fi_getinfo() as long as a name may be leads where the name leads, and is shown whole. */
 static void long_node(void)
 {
-	char name[256] = "fi_shm://", other[256], shown[256];
+	char name[TEXT_SIZE] = "fi_shm://", other[TEXT_SIZE], shown[TEXT_SIZE];
+	struct fi_info *hints = shm_hints(&(struct pair_want){ .caps = FI_MSG }), *infos[2];
 	const char *texts[] = { name, other };
-	struct fi_info *infos[2], *hints = fi_allocinfo();
 	char addresses[2][64];
 	size_t len = sizeof(shown);
 	struct pair pair;
@@ -333,8 +333,6 @@ static void long_node(void)
 	memset(name + strlen(name), 'x', 100);
 	strcpy(other, name);
 	other[strlen(other) - 1] = 'y';
-	hints->ep_attr->type = FI_EP_RDM;
-	hints->fabric_attr->prov_name = strdup("shm");
 	for (int i = 0; i < 2; i++)
 		gives(fi_getinfo(FI_VERSION(1, 17), texts[i], NULL, 0, hints, &infos[i]), 0);
 	must(strcmp(infos[0]->dest_addr, infos[1]->dest_addr));
