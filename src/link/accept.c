@@ -45,7 +45,8 @@ static bool is_introduced(const char *address, uint64_t claim)
 
 static void attach_left(struct sc_peer *peer)
 {
-	peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
+	if (!peer->seg)
+		peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
 }
 
 /*
@@ -56,8 +57,7 @@ static bool has_left(struct sc_peer *peer, uint64_t claim)
 {
 	if (peer->error != -ECONNREFUSED)
 		return false;
-	if (!peer->seg)
-		attach_left(peer);
+	attach_left(peer);
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED || (peer->seg && sc_peer_is_dead(peer)))
 		return true;
 	if (peer->seg)

@@ -50,7 +50,7 @@ int sc_peer_attach(struct sc_peer *peer)
 	int ret;
 
 	if (peer->seg)
-		return 0;
+		return peer->left ? -ECONNREFUSED : 0;
 	ret = sc_seg_attach(peer->address, &seg);
 	if (!ret)
 		sc_peer_meet_seg(peer, seg);

@@ -21,7 +21,10 @@ bool sc_peer_can_answer(struct sc_peer *peer);
 
 /* Begins to use and watch the peer's segment, which is attached. */
 void sc_peer_meet_seg(struct sc_peer *peer, struct sc_seg *seg);
-/* Attaches the peer's segment, if it is not attached. Errors as sc_seg_attach(). */
+/*
+ * Attaches the peer's segment, if it is not attached. Errors as sc_seg_attach(). -ECONNREFUSED also where the segment
+ * is attached only to read what a gone peer has left (sc_peer.left).
+ */
 int sc_peer_attach(struct sc_peer *peer);
 /* For the log: returns the cause of a connection that fails with `error` (negative errno), and the remedy. */
 const char *sc_peer_connect_advice(int error);

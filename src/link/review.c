@@ -50,6 +50,22 @@ static bool is_back(const struct sc_peer *peer)
 	return sc_shmfile_is_taken(name, dev, ino);
 }
 
+/*
+ * Before a connection to a peer that may be gone. Where no endpoint has its address any more, the peer may have come,
+ * written and ended since the last look at the claims. It comes no more, so one more look finds all that it has done.
+ */
+static void meet_if_gone(struct sc_peer *peer)
+{
+	if (sc_peer_attach(peer) == -ECONNREFUSED)
+		sc_peer_review_claims(peer->ep);
+}
+
+static int connect_or_meet(struct sc_peer *peer)
+{
+	meet_if_gone(peer);
+	return sc_peer_connect(peer);
+}
+
 static int connect_again(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
@@ -59,7 +75,7 @@ static int connect_again(struct sc_peer *peer)
 
 	if (sc_peer_may_retry(peer)) {
 		sc_peer_renew(peer);
-		return sc_peer_connect(peer);
+		return connect_or_meet(peer);
 	}
 	if (!is_back(peer))
 		return peer->error;
@@ -93,7 +109,7 @@ int sc_peer_reach(struct sc_peer *peer)
 			return -EAGAIN; /* this endpoint first reads what it has written */
 		}
 	}
-	return peer->link == SC_LINK_DOWN ? connect_again(peer) : sc_peer_connect(peer);
+	return peer->link == SC_LINK_DOWN ? connect_again(peer) : connect_or_meet(peer);
 }
 
 void sc_peer_expect(struct sc_peer *peer)
@@ -101,6 +117,8 @@ void sc_peer_expect(struct sc_peer *peer)
 	struct sc_source *source = peer->source;
 
 	(void)sc_peers_review(peer->ep, true); /* the peer may have come, and gone since */
+	if (source->error == SC_SOURCE_UNMET)
+		meet_if_gone(peer);
 	if (source->error != SC_SOURCE_UNMET)
 		return;
 	source->error = 0;

@@ -6,7 +6,7 @@
  *
  * Rank 0 receives. Rank 1 makes one sender for each round, a process of its own, and tells when it has ended. A round
  * is one size and one way of the receiver to spend its time; TEST_EXIT_ROUNDS says how many there are of each ending,
- * default one of each kind.
+ * default one of each kind, and 1,000 in the full tests.
  */
 #define _GNU_SOURCE 1
 #include "multi.h"
@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "../rounds.h"
 
 /* One line, several lines, one bounce buffer, several, as many as are eager at most, rendezvous, a large one. */
 static const size_t sizes[] = { 8, 0, 200, 870, 3000, 20000, 32768, 60000, 1 << 20 };
@@ -67,7 +68,7 @@ static struct board {
 	char receiver[MT_NAME_SIZE], sender[MT_NAME_SIZE];
 } *board;
 
-static uint64_t rounds = SIZES * MEANWHILES;
+static uint64_t rounds;
 static jmp_buf in_main;
 
 static size_t size_of(uint64_t round)
@@ -427,8 +428,7 @@ int main(void)
 	if (setjmp(in_main))
 		return 0;
 	mt_init("test_exit");
-	if (count)
-		rounds = strtoull(count, NULL, 10);
+	rounds = count ? strtoull(count, NULL, 10) : rounds_of(1000, SIZES * MEANWHILES);
 	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (board == MAP_FAILED) {
 		perror("memory for the ranks");

@@ -1443,7 +1443,7 @@ static void test_killed_before_called(void **state)
 	assert_true(child_start(&child, visitor, &visit));
 	child_kill(&child);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
-	assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SILENT), -ECONNREFUSED);
+	assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SILENT), -ECONNRESET);
 	assert_int_equal(end_recv(&pair[1], NULL, into, 5000, 0, 0), 0);
 	ends_settle(&pair[1], 1);
 	expect_received(&pair[1], peer, into, 5000, 0);
@@ -2068,6 +2068,66 @@ static void test_end_of_process(void **state)
 
 #ifdef SC_FAULT_INJECTION
 
+/* Let go, it comes, sends a message and ends. */
+static void late_visitor(struct child *self, void *arg)
+{
+	const struct visit *visit = arg;
+	struct iovec iov = { from, visit->size };
+	struct sc_send send = { .iov = &iov, .iov_count = 1, .tag = 5, .flags = SC_TAGGED | SC_SILENT };
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
+	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
+	if (!visit->stays)
+		sc_ep_destroy(ep);
+}
+
+static struct child late;
+
+static int let_go_at_attach(const char *point)
+{
+	if (strcmp(point, "otherfile.peer"))
+		return 0;
+	(void)core_failing(NULL, 0);
+	assert_int_equal(child_end(&late), 0);
+	return 0;
+}
+
+/*
+ * A peer comes, sends and ends between this endpoint's look at the claims and its own connection. What it has sent is
+ * received, whether a receive from it or a send to it makes the connection, and whether it has closed its endpoint.
+ */
+static void test_gone_amid_a_connection(void **state)
+{
+	struct visit visit = { .size = 1000 };
+	struct sc_peer *peer;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		visit.stays = i & 1;
+		end_open(&pair[0], NULL);
+		memcpy(visit.address, sc_ep_address(pair[0].ep), SC_ADDR_SIZE);
+		assert_true(child_start(&late, late_visitor, &visit));
+		assert_int_equal(sc_peer_get(pair[0].ep, late.line, &peer), 0);
+		(void)core_failing(NULL, 0);
+		sc_fault_hook = let_go_at_attach;
+		if (i & 2)
+			assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), -ECONNRESET);
+		for (uint64_t tag = 5; tag < 7; tag++)
+			assert_int_equal(end_recv(&pair[0], peer, into, 1000, tag, SC_TAGGED), 0);
+		ends_settle(pair, 1);
+		(void)expect_received(&pair[0], peer, into, 1000, 5);
+		assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET); /* the second one */
+		assert_true(end_idle(&pair[0]));
+		end_close(&pair[0]);
+	}
+}
+
 static int end_at_intro(const char *point)
 {
 	if (strcmp(point, "connect.intro"))
@@ -2688,6 +2748,7 @@ int main(void)
 		cmocka_unit_test(test_end_of_process),
 #ifdef SC_FAULT_INJECTION
 		cmocka_unit_test(test_end_amid_a_claim),
+		cmocka_unit_test(test_gone_amid_a_connection),
 		cmocka_unit_test(test_claim_while_it_ends),
 		cmocka_unit_test(test_end_while_it_claims),
 #endif
