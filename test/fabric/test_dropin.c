@@ -96,16 +96,24 @@ static void is_not_taken_unasked(void)
 /* The attributes that hints got; a promise is kept if ours are the same or more. */
 struct promise {
 	int ret;
-	uint64_t caps, mode, tx_order, rx_order, domain_caps, tag_format;
+	uint64_t caps, mode, tx_order, rx_order, tx_comp, rx_comp, tx_op, rx_op, domain_caps, tag_format;
 	int mr_mode, threading, control, data, rm, ep_type;
 	uint32_t addr_format;
-	size_t inject, tx_size, rx_size, tx_iov, rx_iov, rma_iov, data_size, key_size, raw, war, waw;
+	size_t inject, message, tx_size, rx_size, tx_iov, rx_iov, rma_iov, data_size, key_size, raw, war, waw;
 };
 
-static struct promise promise_for(const struct fi_info *hints, uint64_t flags)
+struct question {
+	struct fi_info *hints;
+	uint64_t flags;
+	uint32_t version;
+};
+
+static struct promise promise_for(const struct question *question)
 {
 	struct fi_info *info;
-	struct promise promise = { .ret = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, flags, hints, &info) };
+	struct promise promise = {
+		.ret = fi_getinfo(question->version, NULL, NULL, question->flags, question->hints, &info),
+	};
 
 	if (promise.ret)
 		return promise;
@@ -114,6 +122,10 @@ static struct promise promise_for(const struct fi_info *hints, uint64_t flags)
 		.mode = info->mode,
 		.tx_order = info->tx_attr->msg_order,
 		.rx_order = info->rx_attr->msg_order,
+		.tx_comp = info->tx_attr->comp_order,
+		.rx_comp = info->rx_attr->comp_order,
+		.tx_op = info->tx_attr->op_flags,
+		.rx_op = info->rx_attr->op_flags,
 		.domain_caps = info->domain_attr->caps,
 		.tag_format = info->ep_attr->mem_tag_format,
 		.mr_mode = info->domain_attr->mr_mode,
@@ -124,6 +136,7 @@ static struct promise promise_for(const struct fi_info *hints, uint64_t flags)
 		.ep_type = info->ep_attr->type,
 		.addr_format = info->addr_format,
 		.inject = info->tx_attr->inject_size,
+		.message = info->ep_attr->max_msg_size,
 		.tx_size = info->tx_attr->size,
 		.rx_size = info->rx_attr->size,
 		.tx_iov = info->tx_attr->iov_limit,
@@ -139,8 +152,8 @@ static struct promise promise_for(const struct fi_info *hints, uint64_t flags)
 	return promise;
 }
 
-/* The hints and the flags of the n-th question; NULL: there are no more. */
-static struct fi_info *question(int n, uint64_t *flags)
+/* False: there is no n-th question. The second half asks by the newest API that the library has. */
+static bool ask(int n, struct question *question)
 {
 	static const uint64_t caps[] = { 0,
 					 FI_MSG,
@@ -159,31 +172,37 @@ static struct fi_info *question(int n, uint64_t *flags)
 	static const int modes[] = { 0, FI_MR_VIRT_ADDR,
 				     FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, ~3 };
 	static const uint64_t orders[] = { 0, FI_ORDER_SAS, FI_ORDER_SAS | FI_ORDER_RAW | FI_ORDER_WAW };
+	static const uint64_t comp_orders[] = { 0, 0, FI_ORDER_STRICT };
 	const int n_caps = sizeof(caps) / sizeof(caps[0]), n_modes = 4, n_orders = 3;
+	const int all = n_caps * n_modes * n_orders;
 	struct fi_info *hints;
 
-	if (n >= 2 * n_caps * n_modes * n_orders)
-		return NULL;
-	*flags = n / (n_caps * n_modes * n_orders) ? HIDDEN : 0;
+	if (n >= 4 * all)
+		return false;
 	hints = shm_hints(&(struct pair_want){ .caps = FI_MSG });
 	hints->caps = caps[n % n_caps];
 	hints->domain_attr->mr_mode = modes[n / n_caps % n_modes];
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = orders[n / n_caps / n_modes % n_orders];
-	return hints;
+	hints->rx_attr->comp_order = comp_orders[n / n_caps / n_modes % n_orders];
+	*question = (struct question){
+		.hints = hints,
+		.flags = n / all % 2 ? HIDDEN : 0,
+		.version = n / all / 2 ? fi_version() : FI_VERSION(1, 17),
+	};
+	return true;
 }
 
 /* Answers all questions with libfabric's own shm, in a child, to the pipe. */
 static void ask_own(int fd)
 {
-	struct fi_info *hints;
-	uint64_t flags;
+	struct question question;
 
 	setenv("FI_PROVIDER_PATH", "/nonexistent", 1);
-	for (int n = 0; (hints = question(n, &flags)); n++) {
-		struct promise promise = promise_for(hints, flags);
+	for (int n = 0; ask(n, &question); n++) {
+		struct promise promise = promise_for(&question);
 
 		gives(write(fd, &promise, sizeof(promise)), sizeof(promise));
-		fi_freeinfo(hints);
+		fi_freeinfo(question.hints);
 	}
 	_exit(0);
 }
@@ -193,11 +212,12 @@ static void ask_own(int fd)
  * are ready for them. Order between kinds of operations holds for
  * those that ask for it; libfabric's shm promises it unasked to those that do without FI_MR_VIRT_ADDR.
  */
-static void compare(int n, const struct fi_info *hints, uint64_t flags, const struct promise *own,
+static void compare(int n, const struct question *question, const struct promise *own,
 		    const struct promise *ours)
 {
+	const struct fi_info *hints = question->hints;
 	uint64_t order = hints->tx_attr->msg_order;
-	bool is_peer = hints->caps & FI_PEER || flags & HIDDEN;
+	bool is_peer = hints->caps & FI_PEER || question->flags & HIDDEN;
 	/* not for memory of devices, nor without memory to access, nor unasked for other providers */
 	uint64_t others =
 		FI_HMEM | (own->caps & (FI_RMA | FI_ATOMIC) ? 0 : FI_RMA_EVENT) | (is_peer ? 0 : FI_PEER);
@@ -217,6 +237,11 @@ static void compare(int n, const struct fi_info *hints, uint64_t flags, const st
 	gives(ours->mode & ~own->mode, 0);
 	gives(ours->mr_mode & ~mr_mode, 0);
 	gives((order | FI_ORDER_SAS) & own->tx_order & ~ours->tx_order, 0);
+	gives((order | FI_ORDER_SAS) & own->rx_order & ~ours->rx_order, 0);
+	gives(own->tx_comp & ~ours->tx_comp, 0);
+	gives(hints->rx_attr->comp_order & own->rx_comp & ~ours->rx_comp, 0);
+	gives(ours->tx_op, own->tx_op);
+	gives(ours->rx_op, own->rx_op);
 	gives(ours->addr_format, own->addr_format);
 	gives(ours->threading, own->threading);
 	gives(ours->control, own->control);
@@ -225,6 +250,7 @@ static void compare(int n, const struct fi_info *hints, uint64_t flags, const st
 	gives(ours->ep_type, own->ep_type);
 	gives(ours->tag_format, own->tag_format);
 	must(ours->inject >= own->inject);
+	must(ours->message >= own->message || ours->message >= PTRDIFF_MAX); /* longer than any buffer */
 	must(ours->tx_size >= own->tx_size && ours->rx_size >= own->rx_size);
 	must(ours->tx_iov >= own->tx_iov && ours->rx_iov >= own->rx_iov);
 	gives(ours->data_size, own->data_size);
@@ -237,9 +263,8 @@ static void compare(int n, const struct fi_info *hints, uint64_t flags, const st
 
 static void promises(void)
 {
-	struct fi_info *hints;
+	struct question question;
 	struct promise own;
-	uint64_t flags;
 	int fds[2];
 	pid_t child;
 	int status;
@@ -247,16 +272,18 @@ static void promises(void)
 	gives(pipe(fds), 0);
 	child = fork();
 	must(child >= 0);
-	if (!child)
+	if (!child) {
+		close(fds[0]); /* it ends with the parent */
 		ask_own(fds[1]);
+	}
 	close(fds[1]);
 	use_module(NULL);
-	for (int n = 0; (hints = question(n, &flags)); n++) {
-		struct promise ours = promise_for(hints, flags);
+	for (int n = 0; ask(n, &question); n++) {
+		struct promise ours = promise_for(&question);
 
 		gives(read(fds[0], &own, sizeof(own)), sizeof(own));
-		compare(n, hints, flags, &own, &ours);
-		fi_freeinfo(hints);
+		compare(n, &question, &own, &ours);
+		fi_freeinfo(question.hints);
 	}
 	gives(waitpid(child, &status, 0), child);
 	gives(status, 0);
