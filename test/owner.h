@@ -28,7 +28,7 @@
 
 /* A completion that the provider has given. */
 struct owner_done {
-	void *context;
+	void *context, *buf;
 	uint64_t flags, data, tag;
 	size_t len, olen;
 	fi_addr_t source;
@@ -205,7 +205,7 @@ static inline struct owner *owner_of_cq(struct fid_peer_cq *cq)
 
 static inline struct owner *owner_of_srx(struct owner_srx *srx)
 {
-	return (struct owner *)((char *)srx - offsetof(struct owner, srx));
+	return srx->ep.fid.context; /* the provider may pass a copy */
 }
 
 static inline ssize_t owner_write(struct fid_peer_cq *cq, void *context, uint64_t flags, size_t len,
@@ -213,12 +213,17 @@ static inline ssize_t owner_write(struct fid_peer_cq *cq, void *context, uint64_
 {
 	struct owner *owner = owner_of_cq(cq);
 
-	(void)buf;
 	owner->calls++;
 	if (owner->refuses || owner->done_count == OWNER_DONE_MAX)
 		return -FI_EAGAIN;
 	owner->done[owner->done_count++] = (struct owner_done){
-		.context = context, .flags = flags, .len = len, .data = data, .tag = tag, .source = source
+		.context = context,
+		.buf = buf,
+		.flags = flags,
+		.len = len,
+		.data = data,
+		.tag = tag,
+		.source = source,
 	};
 	return 0;
 }
@@ -320,10 +325,12 @@ static inline int owner_get(struct owner_srx *srx, bool tagged, fi_addr_t source
 		found = found->next;
 	if (found) {
 		owner_remove(&owner->posted[tagged], found);
+		found->head->srx = srx;
 		*entry = found;
 		return 0;
 	}
 	found = owner_entry_new(owner);
+	found->head->srx = srx;
 	found->head->addr = source;
 	found->head->tag = tag;
 	found->tail->flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG);
@@ -420,6 +427,8 @@ static inline void owner_init(struct owner *owner)
 	memset(owner, 0, sizeof(*owner));
 	owner->cq.owner_ops = &cq_ops;
 	owner->cntr.ops = &cntr_ops;
+	owner->srx.ep.fid.fclass = FI_CLASS_SRX_CTX;
+	owner->srx.ep.fid.context = owner;
 	owner->srx.ops = srx_ops[owner_layout()];
 }
 
@@ -442,15 +451,32 @@ static inline int owner_open_cntr(struct owner *owner, struct fid_domain *domain
 	return fi_cntr_open(domain, &attr, cntr, &context);
 }
 
+struct owner_srx_context {
+	size_t size;
+	struct owner_srx *srx;
+};
+
 static inline int owner_open_srx(struct owner *owner, struct fid_domain *domain, struct fid_ep **srx)
 {
-	struct {
-		size_t size;
-		struct owner_srx *srx;
-	} context = { sizeof(context), &owner->srx };
+	struct owner_srx_context context = { sizeof(context), &owner->srx };
 	struct fi_rx_attr attr = { .op_flags = FI_PEER };
 
 	return fi_srx_context(domain, &attr, srx, &context);
+}
+
+/*
+ * As EFA of libfabric 1.19 to 1.22, which then binds the owner's own context, and has a table of functions there for its
+ * own messages. The size in the context stays 0.
+ */
+static inline int owner_lend_srx(struct owner *owner, struct fid_domain *domain)
+{
+	static struct owner_peer_ops own_ops;
+	struct owner_srx_context context = { .srx = &owner->srx };
+	struct fi_rx_attr attr = { .op_flags = FI_PEER };
+	struct fid_ep *unused;
+
+	owner->srx.peer_ops = &own_ops;
+	return fi_srx_context(domain, &attr, &unused, &context);
 }
 
 /* Makes the entry of a waiting message the one of this receive. */
@@ -476,7 +502,8 @@ static inline int owner_recv(struct owner *owner, bool tagged, const struct iove
 	if (entry) {
 		owner_remove(&owner->waiting[tagged], entry);
 		owner_fill(entry, iov, count, flags, context);
-		return (tagged ? owner->srx.peer_ops->start_tag : owner->srx.peer_ops->start_msg)(entry);
+		return (tagged ? entry->head->srx->peer_ops->start_tag
+			       : entry->head->srx->peer_ops->start_msg)(entry);
 	}
 	entry = owner_entry_new(owner);
 	entry->head->addr = source;
@@ -494,7 +521,8 @@ static inline int owner_discard(struct owner *owner, bool tagged)
 	int ret;
 
 	owner_remove(&owner->waiting[tagged], entry);
-	ret = (tagged ? owner->srx.peer_ops->discard_tag : owner->srx.peer_ops->discard_msg)(entry);
+	ret = (tagged ? entry->head->srx->peer_ops->discard_tag
+		      : entry->head->srx->peer_ops->discard_msg)(entry);
 	owner->entries--;
 	free(entry);
 	return ret;

@@ -233,6 +233,24 @@ void *shmcma_owner_object(const char *call, const struct shmcma_owner_context *c
 	return NULL;
 }
 
+static bool may_lend(void)
+{
+	return shmcma_owner_is_known() && layout->first == FI_VERSION(1, 19);
+}
+
+bool shmcma_owner_lends(const struct shmcma_owner_context *context)
+{
+	return may_lend() && context && !context->size && context->object;
+}
+
+struct shmcma_srx_owner *shmcma_owner_lent(struct fid *context)
+{
+	if (may_lend())
+		return container_of(context, struct shmcma_srx_owner, fid.fid);
+	shmcma_warn(FI_LOG_EP_CTRL, "fi_ep_bind: a receive context that is none of this provider\n");
+	return NULL;
+}
+
 bool shmcma_owner_matches(const struct shmcma_srx_owner *owner)
 {
 	const struct ops *ops = owner->ops;

@@ -65,6 +65,15 @@ bool shmcma_owner_is_known(void);
  */
 void *shmcma_owner_object(const char *call, const struct shmcma_owner_context *context);
 
+/*
+ * Tells whether the other provider opens a receive context only to say that it will bind its own one: EFA of libfabric
+ * 1.19 to 1.22, whose shm knows nothing else. It leaves the size of `context` 0.
+ */
+bool shmcma_owner_lends(const struct shmcma_owner_context *context);
+
+/* Returns the context that another provider binds as its own, or NULL: this libfabric's providers bind ours. */
+struct shmcma_srx_owner *shmcma_owner_lent(struct fid *context);
+
 /* Tells whether a receive context has all functions of this layout. If not, a log line says so. */
 bool shmcma_owner_matches(const struct shmcma_srx_owner *owner);
 

@@ -203,7 +203,7 @@ static void leave_shared(struct shmcma_ep *ep)
 	}
 	if (ep->srx) {
 		shmcma_list_remove(ep->srx->namer, ep, srx_next);
-		atomic_fetch_sub(&ep->srx->refs, 1);
+		ep->ends_srx = atomic_fetch_sub(&ep->srx->refs, 1) == 1 && ep->srx->closed;
 	}
 }
 

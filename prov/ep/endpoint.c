@@ -43,13 +43,24 @@ static struct shmcma_ep_fid *fid_of(struct fid *fid)
 static int ep_bind(struct fid *fid, struct fid *object, uint64_t flags)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
+	struct fid_ep *borrowed = NULL;
 	int ret;
 
 	if (!object)
 		return -FI_EINVAL;
+	if (object->fclass == FI_CLASS_SRX_CTX && object->ops != fid->ops) {
+		ret = shmcma_srx_borrow(ep->domain, object, &borrowed);
+		if (ret)
+			return ret;
+		object = &borrowed->fid;
+	}
 	shmcma_lock(ep->domain);
 	ret = shmcma_ep_bind_locked(ep, object, flags);
+	if (borrowed && !ret)
+		fid_of(object)->ep->closed = true; /* its owner does not know it */
 	shmcma_unlock(ep->domain);
+	if (borrowed && ret)
+		fi_close(&borrowed->fid);
 	return ret;
 }
 
@@ -302,14 +313,18 @@ static void destroy_locked(struct shmcma_ep *ep)
 		shmcma_eq_put_ref(ep->eq);
 }
 
-static void close_alias_locked(struct shmcma_ep_fid *fid)
+static void close_alias(struct shmcma_ep_fid *fid)
 {
 	struct shmcma_ep_fid *before = fid->ep->fids;
 
+	shmcma_object_del(&fid->object);
+	shmcma_lock(fid->domain);
 	while (before->next != fid)
 		before = before->next;
 	before->next = fid->next;
 	atomic_fetch_sub(&fid->ep->refs, 1);
+	shmcma_unlock(fid->domain);
+	free(fid);
 }
 
 static void ep_free(struct shmcma_ep *ep)
@@ -324,6 +339,7 @@ static void ep_free(struct shmcma_ep *ep)
 	}
 	if (fclass == FI_CLASS_SRX_CTX && ep->rxq)
 		sc_rxq_destroy(ep->rxq);
+	free(ep->lent);
 	shmcma_lock_quit(ep->domain, &ep->locked);
 	free(ep->fids);
 	free(ep->peers);
@@ -331,29 +347,56 @@ static void ep_free(struct shmcma_ep *ep)
 	free(ep);
 }
 
+/* Ends an endpoint that nothing uses; then the closed context that it was the last endpoint of. */
+static void end(struct shmcma_ep *ep)
+{
+	struct shmcma_domain *domain = ep->domain;
+	struct shmcma_ep *srx;
+
+	shmcma_object_del(&ep->fids->object);
+	shmcma_lock(domain);
+	if (ep->srx && ep->srx->closed)
+		ep->srx->owner_ended = true;
+	destroy_locked(ep);
+	shmcma_unlock(domain);
+	srx = ep->ends_srx ? ep->srx : NULL;
+	ep_free(ep);
+	atomic_fetch_sub(&domain->refs, 1);
+	if (srx)
+		end(srx);
+}
+
+/*
+ * 0: nothing uses it. 1: endpoints use the receive context of another provider, and the last of them ends it
+ * (peersrx.c). -FI_EBUSY: it is in use, and stays.
+ */
+static int close_used_locked(struct shmcma_ep *ep)
+{
+	if (!atomic_load(&ep->refs))
+		return 0;
+	if (!ep->owner)
+		return -FI_EBUSY;
+	ep->closed = true;
+	ep->owner_ended = true;
+	return 1;
+}
+
 static int ep_close(struct fid *handle)
 {
 	struct shmcma_ep_fid *fid = fid_of(handle);
-	struct shmcma_domain *domain = fid->domain;
 	struct shmcma_ep *ep = fid->ep;
-	bool whole = fid == ep->fids;
+	int used;
 
-	if (whole && atomic_load(&ep->refs))
-		return -FI_EBUSY;
-	shmcma_object_del(&fid->object);
-	shmcma_lock(domain);
-	if (whole)
-		destroy_locked(ep);
-	else
-		close_alias_locked(fid);
-	shmcma_unlock(domain);
-	if (!whole) {
-		free(fid);
+	if (fid != ep->fids) {
+		close_alias(fid);
 		return 0;
 	}
-	ep_free(ep);
-	atomic_fetch_sub(&domain->refs, 1);
-	return 0;
+	shmcma_lock(ep->domain);
+	used = close_used_locked(ep);
+	shmcma_unlock(ep->domain);
+	if (!used)
+		end(ep);
+	return used < 0 ? used : 0;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -102,6 +102,11 @@ void shmcma_ep_unbind_locked(struct shmcma_ep *ep);
 int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int shmcma_sep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context);
 int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx, void *context);
+/*
+ * Opens a receive context for the one that another provider binds in its place, `object`; see shmcma_owner_lends().
+ * -FI_EINVAL: `object` is no such context. Without the lock.
+ */
+int shmcma_srx_borrow(struct shmcma_domain *domain, struct fid *object, struct fid_ep **srx);
 int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx, void *context);
 
 #endif

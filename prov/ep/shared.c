@@ -138,11 +138,36 @@ static int open_srx(struct shmcma_domain *domain, const struct fi_rx_attr *attr,
 static int open_peer(struct shmcma_domain *domain, const struct shmcma_owner_context *context,
 		     struct fid_ep **out)
 {
-	struct shmcma_srx_owner *owner = shmcma_owner_object("fi_srx_context", context);
+	struct shmcma_srx_owner *owner;
 
+	if (shmcma_owner_lends(context)) {
+		*out = NULL; /* shmcma_srx_borrow() follows */
+		return 0;
+	}
+	owner = shmcma_owner_object("fi_srx_context", context);
 	if (!owner || !shmcma_owner_matches(owner) || !shmcma_domain_is_peer(domain))
 		return -FI_EINVAL;
 	return open_srx(domain, NULL, owner, out, NULL);
+}
+
+int shmcma_srx_borrow(struct shmcma_domain *domain, struct fid *object, struct fid_ep **out)
+{
+	struct shmcma_srx_owner *owner = shmcma_owner_lent(object), *copy;
+	int ret;
+
+	if (!owner || !shmcma_owner_matches(owner) || !shmcma_domain_is_peer(domain))
+		return -FI_EINVAL;
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return -FI_ENOMEM;
+	/* its own table of functions stays: the other provider uses that for its own messages */
+	*copy = *owner;
+	ret = open_srx(domain, NULL, copy, out, NULL);
+	if (ret)
+		free(copy);
+	else
+		container_of(*out, struct shmcma_ep_fid, fid)->ep->lent = copy;
+	return ret;
 }
 
 int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct fid_ep **out, void *context)

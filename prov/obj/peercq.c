@@ -30,6 +30,8 @@ static ssize_t give_entry(struct shmcma_cq *cq, const struct sc_comp *comp)
 	struct fi_cq_tagged_entry entry;
 	fi_addr_t source = shmcma_cq_put_entry(cq, &entry, comp);
 	const struct shmcma_rx_entry *posted = comp->context;
+	const struct iovec *iov;
+	size_t count;
 
 	if (comp->cq_flags & SHMCMA_COMP_ENTRY) {
 		entry.flags &= ~(uint64_t)SHMCMA_COMP_ENTRY;
@@ -38,6 +40,9 @@ static ssize_t give_entry(struct shmcma_cq *cq, const struct sc_comp *comp)
 			return 0;
 		entry.flags &= ~FI_COMPLETION;
 		entry.op_context = shmcma_entry_context(posted);
+		/* the owner may have cut it from the buffer of a multi-receive, whose completions say where */
+		iov = shmcma_entry_iov(posted, &count);
+		entry.buf = count ? iov[0].iov_base : NULL;
 	}
 	return shmcma_owner_write(cq->owner, &entry, source);
 }
@@ -85,10 +90,15 @@ static size_t give(struct shmcma_cq *cq, const struct shmcma_ep *closes)
 	size_t given = 0;
 
 	for (; (comp = sc_comp_ring_peek(&cq->queue)); given++) {
-		if ((comp->err ? give_error(cq, comp) : give_entry(cq, comp)) < 0)
-			return given;
-		if (comp->cq_flags & SHMCMA_COMP_ENTRY)
-			shmcma_owner_free(srx_of(comp, closes)->owner, comp->context);
+		const struct shmcma_ep *srx =
+			comp->cq_flags & SHMCMA_COMP_ENTRY ? srx_of(comp, closes) : NULL;
+
+		if (!srx || !srx->owner_ended) {
+			if ((comp->err ? give_error(cq, comp) : give_entry(cq, comp)) < 0)
+				return given;
+			if (srx)
+				shmcma_owner_free(srx->owner, comp->context);
+		}
 		sc_comp_ring_release(&cq->queue);
 	}
 	if (__builtin_expect(sc_comp_ring_is_overrun(&cq->queue), 0))
@@ -110,10 +120,10 @@ void shmcma_peercq_end_locked(struct shmcma_cq *cq, const struct shmcma_ep *ep)
 		struct sc_comp comp = *sc_comp_ring_first(&cq->queue);
 
 		sc_comp_ring_release(&cq->queue);
-		if (is_receive_of(&comp, ep))
-			shmcma_owner_free(ep->srx->owner, comp.context);
-		else
+		if (!is_receive_of(&comp, ep))
 			sc_comp_ring_put_slow(&cq->queue, &comp);
+		else if (!ep->srx->owner_ended)
+			shmcma_owner_free(ep->srx->owner, comp.context);
 	}
 }
 

@@ -11,6 +11,10 @@
  * An entry is the owner's structure for one receive. It is this provider's from match(), or from start(), until
  * free_entry. While a message waits its entry is the owner's, and has a pointer to the message.
  *
+ * An owner may close the context before the endpoints that are bound to it, and free its own context and all entries:
+ * EFA of libfabric 2.x does. From then on nothing here reads or calls the owner's; the last endpoint ends the context.
+ * EFA of 1.19 to 1.22 binds its own context in place of this provider's, and closes neither (shared.c).
+ *
  * Only a read of the owner's objects polls the endpoints (peercq.c, peercntr.c): there alone match() and keep() are
  * called, and so the owner's functions. An endpoint of such a context is never polled by a send that finds no room
  * (post.c), and a domain with FI_PEER has no thread (domain.c).
@@ -64,9 +68,12 @@ static int match(void *arg, const struct sc_envelope *envelope, struct sc_recv *
 	fi_addr_t source = source_of(srx, envelope->source);
 	bool tagged = envelope->flags & SC_TAGGED;
 	struct shmcma_rx_entry *entry = NULL;
-	int ret = shmcma_owner_get(srx->owner, tagged, source, envelope->size, tagged ? envelope->tag : 0,
-				   &entry);
+	int ret;
 
+	if (srx->owner_ended)
+		return -FI_ESHUTDOWN; /* the message stays where it is until the endpoint closes */
+	ret = shmcma_owner_get(srx->owner, tagged, source, envelope->size, tagged ? envelope->tag : 0,
+			       &entry);
 	if (!ret) {
 		*recv = recv_of(entry, tagged);
 		return 1;
@@ -171,7 +178,7 @@ static fi_addr_t name_of(struct shmcma_rx_entry *entry)
 void shmcma_peersrx_name_locked(struct shmcma_av *av)
 {
 	for (struct shmcma_ep *ep = av->eps; ep; ep = ep->av_next) {
-		if (!shmcma_ep_is_matched(ep) || !ep->srx->has_strangers)
+		if (!shmcma_ep_is_matched(ep) || !ep->srx->has_strangers || ep->srx->owner_ended)
 			continue;
 		asked = ep->srx;
 		asked->has_strangers = false;

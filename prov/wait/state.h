@@ -334,10 +334,15 @@ struct shmcma_ep {
 	struct shmcma_stx *stx;
 	struct shmcma_ep *stx_next; /* shmcma_stx.users */
 	struct shmcma_ep *srx;
+	bool ends_srx;		    /* it was the last endpoint of a closed context */
 	struct shmcma_ep *srx_next; /* the enabled endpoints of one, from its `namer` on */
 
 	/* of a shared receive context with FI_PEER (peersrx.c); else NULL, and unused */
 	struct shmcma_srx_owner *owner; /* another provider's receive context, which posts the receives */
+	struct shmcma_srx_owner
+		*lent;	  /* copy of a context that the other provider itself binds; NULL: none */
+	bool closed;	  /* its last endpoint ends it */
+	bool owner_ended; /* the owner and its entries may be gone: nothing reads or calls them */
 	struct shmcma_rx_entry *unmatched; /* for a message that has found no receive, until it waits */
 	bool unmatched_tagged;
 	bool has_strangers; /* messages may wait whose senders were in no address vector */

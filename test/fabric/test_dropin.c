@@ -558,10 +558,13 @@ static void efa_open(struct efa *efa, struct fid_domain *domain, uint64_t domain
 	gives(fi_ep_bind(efa->ep, &efa->av->fid, 0), 0);
 	gives(fi_ep_bind(efa->ep, &efa->cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	gives(fi_ep_bind(efa->ep, &efa->cntr->fid, FI_SEND | FI_RECV), 0);
-	gives(owner_open_srx(&efa->owner, domain, &efa->srx), 0);
+	if (owner_layout() == OWNER_19)
+		gives(owner_lend_srx(&efa->owner, domain), 0);
+	else
+		gives(owner_open_srx(&efa->owner, domain, &efa->srx), 0);
 	strcpy(given, name);
 	gives(fi_setname(&efa->ep->fid, given, strlen(given) + 1), 0);
-	gives(fi_ep_bind(efa->ep, &efa->srx->fid, 0), 0);
+	gives(fi_ep_bind(efa->ep, efa->srx ? &efa->srx->fid : &efa->owner.srx.ep.fid, 0), 0);
 	gives(fi_enable(efa->ep), 0);
 	fi_freeinfo(info);
 }
@@ -575,10 +578,13 @@ static fi_addr_t efa_insert(struct efa *efa, const char *name)
 	return addr;
 }
 
+/* In the order of EFA of 2.x: its receive context ends before the endpoint. That of 1.x closes none. */
 static void efa_close(struct efa *efa)
 {
+	if (efa->srx)
+		gives(fi_close(&efa->srx->fid), 0);
+	memset(&efa->owner.srx, 0xa5, sizeof(efa->owner.srx));
 	gives(fi_close(&efa->ep->fid), 0);
-	gives(fi_close(&efa->srx->fid), 0);
 	gives(fi_close(&efa->cntr->fid), 0);
 	gives(fi_close(&efa->cq->fid), 0);
 	gives(fi_close(&efa->av->fid), 0);
