@@ -696,7 +696,7 @@ size_t sc_peers_count(const struct sc_ep *ep);
  * the forgotten peers the core remembers the last SC_DEPARTED_MAX.
  */
 #define SC_DEPARTED_MAX 256
-bool sc_peers_have_heard(const struct sc_ep *ep, const char *addr);
+bool sc_peers_have_heard(struct sc_ep *ep, const char *addr);
 
 const char *sc_peer_address(const struct sc_peer *peer);
 

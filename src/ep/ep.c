@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "rma/assist.h"
+#include "link/accept.h"
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
@@ -295,6 +296,7 @@ static int end_lost(struct sc_ep *ep)
 {
 	int ended = 0;
 
+	sc_peers_meet_last(ep->rxq);
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ENDING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
 		bool over;
@@ -304,6 +306,8 @@ static int end_lost(struct sc_ep *ep)
 		over = sc_rma_end_peer(peer, peer->error);
 		if (!sc_transfer_end_peer(peer, peer->error) || !over)
 			continue; /* the peer still copies our memory: the next poll tries again */
+		if (!peer->source->met && sc_peer_claim_waits(peer))
+			continue; /* receives from this source stay until then */
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);

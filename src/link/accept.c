@@ -248,7 +248,34 @@ int sc_peer_review_claims(struct sc_ep *ep)
 	else if (!waits)
 		ep->later_at = 0;
 	ep->membership -= waits; /* the next poll looks again */
+	ep->waits = waits;
 	return changes;
+}
+
+void sc_peers_meet_last(struct sc_rxq *rxq)
+{
+	sc_list_for (entry, &rxq->eps) {
+		struct sc_ep *ep = sc_list_entry(entry, struct sc_ep, of_rxq);
+
+		ep->later_at = 0;
+		sc_peer_review_claims(ep);
+	}
+}
+
+static bool has_waiting_claim(struct sc_ep *ep, const char *address)
+{
+	for (uint32_t i = 0; ep->waits && i < ep->seg->header.slot_count; i++)
+		if (ep->later[i] && is_introduced(address, sc_load_acquire_64(&sc_seg_claims(ep->seg)[i])))
+			return true;
+	return false;
+}
+
+bool sc_peer_claim_waits(const struct sc_peer *peer)
+{
+	sc_list_for (entry, &peer->ep->rxq->eps)
+		if (has_waiting_claim(sc_list_entry(entry, struct sc_ep, of_rxq), peer->address))
+			return true;
+	return false;
 }
 
 /* Tells whether the process that made this claim has certainly ended. The claim is all that is known of it. */
@@ -299,6 +326,9 @@ int sc_peer_reclaim(struct sc_ep *ep)
 			ep->refused |= refused;
 			continue;
 		}
+		(void)SC_FAULT("accept.ended");
+		if (sc_load_acquire_64(&claims[i]) != claim)
+			continue; /* it went on before it ended: a later look finds how far */
 		slot_forget(ep, i);
 		sc_peer_slot_return(ep, i, true);
 		(void)SC_FAULT("accept.reclaimed");

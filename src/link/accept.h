@@ -4,10 +4,17 @@
 
 #include "link/peer.h"
 
-/* For review.c. */
+/* For review.c, and ep.c. */
 
 /* Looks at all claims of slots here, lets in new peers, and sees which have departed. Returns how many changed. */
 int sc_peer_review_claims(struct sc_ep *ep);
+/*
+ * The last look, behind the proof that a peer has ended: at the claims in the segments of all endpoints with this
+ * receive queue, those that were put off included.
+ */
+void sc_peers_meet_last(struct sc_rxq *rxq);
+/* Tells whether a claim of the peer, or of another peer of its source, still waits to be let in. */
+bool sc_peer_claim_waits(const struct sc_peer *peer);
 /*
  * Frees the slots of processes that died before they published their claim, or after they were refused. The claims of a
  * dead process do not change any more. Returns how many have ended.

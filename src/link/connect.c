@@ -159,6 +159,8 @@ int sc_peer_connect(struct sc_peer *peer)
 		ret = sc_seg_slot_alloc(peer->seg, peer->out_slot);
 	if (ret) {
 		unclaim(peer);
+		if (ret == -ENOENT)
+			ret = -ECONNREFUSED; /* its file has no name any more */
 		goto failed;
 	}
 	slot = sc_seg_slot(peer->seg, peer->out_slot);

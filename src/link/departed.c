@@ -48,17 +48,3 @@ bool sc_departed_has(const struct sc_ep *ep, const char *addr, size_t len)
 			return true;
 	return false;
 }
-
-bool sc_peers_have_heard(const struct sc_ep *ep, const char *addr)
-{
-	const struct sc_source *source = sc_rxq_source_find(ep->rxq, addr);
-
-	if (source)
-		sc_list_for (entry, &source->peers) {
-			const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, of_source);
-
-			if (peer->ep == ep && peer->feed != SC_FEED_NONE)
-				return true;
-		}
-	return sc_departed_has(ep, addr, SC_ADDR_STEM);
-}

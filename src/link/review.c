@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "link/accept.h"
 #include "link/connect.h"
+#include "link/departed.h"
 #include "link/rxq.h"
 #include "os/addr.h"
 #include "os/host.h"
@@ -51,25 +52,33 @@ static bool is_back(const struct sc_peer *peer)
 }
 
 /*
- * Before a connection to a peer that may be gone. Where no endpoint has its address any more, the peer may have come,
- * written and ended since the last look at the claims. It comes no more, so one more look finds all that it has done.
+ * Behind the proof that a peer has ended, under its name or for good: the peer may have come, to this endpoint or to
+ * another one of the receive queue, written and ended since the last look at the claims. Returns whether it may still
+ * be let in.
  */
-static void meet_if_gone(struct sc_peer *peer)
+static bool may_come(const struct sc_peer *peer)
 {
-	if (sc_peer_attach(peer) == -ECONNREFUSED)
-		sc_peer_review_claims(peer->ep);
+	sc_peers_meet_last(peer->ep->rxq);
+	return sc_peer_claim_waits(peer);
+}
+
+/* Before a connection to a peer that may be gone. True: it is gone, and may still be let in. */
+static bool gone_may_come(struct sc_peer *peer)
+{
+	return sc_peer_attach(peer) == -ECONNREFUSED && may_come(peer);
 }
 
 static int connect_or_meet(struct sc_peer *peer)
 {
-	meet_if_gone(peer);
-	return sc_peer_connect(peer);
+	if (!gone_may_come(peer))
+		return sc_peer_connect(peer);
+	peer->ep->idle = false; /* the next poll continues */
+	return -EAGAIN;
 }
 
 static int connect_again(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
-	uint32_t seen = ep->membership;
 	struct sc_seg *seg;
 	int ret;
 
@@ -79,9 +88,8 @@ static int connect_again(struct sc_peer *peer)
 	}
 	if (!is_back(peer))
 		return peer->error;
-	/* the claims of the last endpoint, all made before */
-	sc_peer_review_claims(ep);
-	if (!sc_peer_is_parted(peer) || ep->membership != seen) {
+	/* the claims of the last endpoint were all made before */
+	if (may_come(peer) || !sc_peer_is_parted(peer)) {
 		ep->idle = false; /* the next poll continues */
 		return -EAGAIN;
 	}
@@ -98,13 +106,20 @@ static int connect_again(struct sc_peer *peer)
 	return sc_peer_connect(peer);
 }
 
+/* Tells whether an attached peer without a link reads nothing more. */
+static bool has_ended(const struct sc_peer *peer)
+{
+	return peer->seg && !peer->left &&
+	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) != SC_ABI_OPEN;
+}
+
 int sc_peer_reach(struct sc_peer *peer)
 {
-	if (peer->link == SC_LINK_UP) {
-		if (!sc_peer_has_closed(peer))
-			return 0;
+	if (peer->link == SC_LINK_UP && !sc_peer_has_closed(peer))
+		return 0;
+	if (peer->link == SC_LINK_UP || (peer->link == SC_LINK_NONE && has_ended(peer))) {
 		(void)sc_peers_review(peer->ep, true);
-		if (peer->link == SC_LINK_UP) {
+		if (peer->link != SC_LINK_DOWN) {
 			peer->ep->idle = false;
 			return -EAGAIN; /* this endpoint first reads what it has written */
 		}
@@ -117,8 +132,8 @@ void sc_peer_expect(struct sc_peer *peer)
 	struct sc_source *source = peer->source;
 
 	(void)sc_peers_review(peer->ep, true); /* the peer may have come, and gone since */
-	if (source->error == SC_SOURCE_UNMET)
-		meet_if_gone(peer);
+	if (source->error == SC_SOURCE_UNMET && gone_may_come(peer))
+		return; /* the receive waits for that */
 	if (source->error != SC_SOURCE_UNMET)
 		return;
 	source->error = 0;
@@ -174,6 +189,8 @@ void sc_peer_ended(struct sc_peer *peer)
 	bool dead = sc_peer_is_dead(peer);
 
 	sc_peers_review(peer->ep, true); /* it may have departed, or come and written */
+	if (is_watched(peer) && peer->feed == SC_FEED_NONE && may_come(peer))
+		return;
 	if (!is_watched(peer))
 		return;
 	if (dead)
@@ -238,8 +255,8 @@ static int review_ended(struct sc_peer *peer)
 	if (!is_watched(peer))
 		return 0;
 	if (sc_peer_is_dead(peer)) {
-		if (peer->feed == SC_FEED_NONE)
-			sc_peer_review_claims(peer->ep);
+		if (peer->feed == SC_FEED_NONE && may_come(peer))
+			return 0;
 		if (is_watched(peer))
 			sc_peer_bury(peer);
 		return 1;
@@ -265,9 +282,7 @@ static int review_link(struct sc_peer *peer)
 	if (state != SC_ABI_OPEN && state != SC_ABI_CLOSED)
 		return review_ended(peer);
 	if (state == SC_ABI_CLOSED) {
-		if (peer->feed == SC_FEED_NONE)
-			sc_peer_review_claims(peer->ep);
-		if (sc_peer_is_heard(peer))
+		if ((peer->feed == SC_FEED_NONE && may_come(peer)) || sc_peer_is_heard(peer))
 			return 0; /* its records come first: sc_peer_drained() */
 		sc_log(sc_list_empty(&peer->ops) ? SC_LOG_INFO : SC_LOG_WARN,
 		       "%s: its process has closed it; messages to it that are under way fail",
@@ -359,4 +374,20 @@ int sc_peers_review(struct sc_ep *ep, bool all)
 	sc_list_for (entry, &ep->peers)
 		changes += review_link(sc_list_entry(entry, struct sc_peer, all));
 	return changes;
+}
+
+bool sc_peers_have_heard(struct sc_ep *ep, const char *addr)
+{
+	const struct sc_source *source;
+
+	sc_peer_review_claims(ep); /* it may have come since the last poll */
+	source = sc_rxq_source_find(ep->rxq, addr);
+	if (source)
+		sc_list_for (entry, &source->peers) {
+			const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, of_source);
+
+			if (peer->ep == ep && peer->feed != SC_FEED_NONE)
+				return true;
+		}
+	return sc_departed_has(ep, addr, SC_ADDR_STEM);
 }

@@ -566,6 +566,7 @@ struct sc_ep {
 	uint32_t turns_taken;
 
 	uint32_t membership;	  /* last reviewed */
+	bool waits;		  /* some claims here were put off at the last look */
 	struct sc_peer **inbound; /* peers whose rings are polled; busy ones first */
 	uint32_t inbound_count, inbound_busy, inbound_cursor, inbound_victim;
 

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "os/addr.h"
+#include "link/accept.h"
 #include "link/connect.h"
 #include "link/review.h"
 #include "core_pair.h"
@@ -666,6 +667,34 @@ static void test_claims_of_the_dead(void **state)
 	assert_int_equal(pair[1].ep->accepted[0] >> 1 & 1, 1); /* third's now */
 	three_close();
 }
+
+#ifdef SC_FAULT_INJECTION
+
+static uint64_t *late_claim;
+
+static int publish_late(const char *point)
+{
+	if (!strcmp(point, "accept.ended"))
+		sc_store_release_64(late_claim, (*late_claim & ~SC_ABI_CLAIM_STATE) | SC_ABI_PUBLISHED);
+	return 0;
+}
+
+/* The maker of a claim publishes it and ends after this endpoint has read the claim: the slot is not taken back. */
+static void test_claim_published_late(void **state)
+{
+	(void)state;
+	end_open(&pair[1], NULL);
+	late_claim = &sc_seg_claims(pair[1].ep->seg)[1];
+	*late_claim = (uint64_t)ended_pid() << 32 | SC_ABI_CLAIMED;
+	(void)core_failing(NULL, 0);
+	sc_fault_hook = publish_late;
+	assert_int_equal(sc_peer_reclaim(pair[1].ep), 0);
+	(void)core_failing(NULL, 0);
+	assert_int_equal(*late_claim & SC_ABI_CLAIM_STATE, SC_ABI_PUBLISHED);
+	end_close(&pair[1]);
+}
+
+#endif
 
 /* ---- hand-made answers ----------------------------------------------------------------------- */
 
@@ -2089,6 +2118,18 @@ static void late_visitor(struct child *self, void *arg)
 
 static struct child late;
 
+/* Opens pair[0], and a process that comes when it is let go. */
+static struct sc_peer *late_start(struct visit *visit)
+{
+	struct sc_peer *peer;
+
+	end_open(&pair[0], NULL);
+	memcpy(visit->address, sc_ep_address(pair[0].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&late, late_visitor, visit));
+	assert_int_equal(sc_peer_get(pair[0].ep, late.line, &peer), 0);
+	return peer;
+}
+
 static int let_go_at_attach(const char *point)
 {
 	if (strcmp(point, "otherfile.peer"))
@@ -2110,10 +2151,7 @@ static void test_gone_amid_a_connection(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++) {
 		visit.stays = i & 1;
-		end_open(&pair[0], NULL);
-		memcpy(visit.address, sc_ep_address(pair[0].ep), SC_ADDR_SIZE);
-		assert_true(child_start(&late, late_visitor, &visit));
-		assert_int_equal(sc_peer_get(pair[0].ep, late.line, &peer), 0);
+		peer = late_start(&visit);
 		(void)core_failing(NULL, 0);
 		sc_fault_hook = let_go_at_attach;
 		if (i & 2)
@@ -2125,6 +2163,68 @@ static void test_gone_amid_a_connection(void **state)
 		assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET); /* the second one */
 		assert_true(end_idle(&pair[0]));
 		end_close(&pair[0]);
+	}
+}
+
+/*
+ * A peer to which this endpoint is connected comes, sends and ends while the endpoint has no memory for its slot. The
+ * peer is lost only when its message has been received.
+ */
+static void test_gone_while_put_off(void **state)
+{
+	struct visit visit = { .size = 1000 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct sc_peer *peer;
+
+		visit.stays = i;
+		peer = late_start(&visit);
+		assert_int_equal(end_recv(&pair[0], peer, into, 1000, 5, SC_TAGGED), 0);
+		assert_int_equal(peer->link, SC_LINK_UP);
+		if (!core_failing("memory.slot", ENOSPC))
+			skip();
+		assert_int_equal(child_end(&late), 0);
+		poll_long(&pair[0]);
+		assert_true(end_idle(&pair[0]));
+		assert_int_equal(peer->link, SC_LINK_UP);
+		(void)core_failing(NULL, 0);
+		while (end_idle(&pair[0]))
+			sc_ep_poll(pair[0].ep);
+		(void)expect_received(&pair[0], peer, into, 1000, 5);
+		end_close(&pair[0]);
+	}
+}
+
+/* A peer that has come, and not been answered, closes: a send to it does not complete, and what it sent is received. */
+static void test_gone_before_it_is_called(void **state)
+{
+	struct visit visit = { .size = 1000 };
+	struct sc_peer *peer;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		end_open(&pair[1], NULL);
+		memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+		assert_true(child_start(&late, come_and_wait, &visit));
+		assert_int_equal(sc_peer_get(pair[1].ep, late.line, &peer), 0);
+		assert_true(sc_peers_have_heard(pair[1].ep, late.line)); /* no poll has been */
+		assert_int_equal(peer->feed, SC_FEED_UP);
+		if (i) { /* its file has lost its name */
+			(void)core_failing("memory.slot", ENOENT);
+			assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SILENT), -ECONNRESET);
+			(void)core_failing(NULL, 0);
+		}
+		child_kill(&late);
+		if (!i) {
+			assert_true(sc_peer_is_dead(peer)); /* and says so to all */
+			assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SILENT), -EAGAIN);
+		}
+		assert_int_equal(end_recv(&pair[1], NULL, into, 1000, 0, 0), 0);
+		ends_settle(&pair[1], 1);
+		(void)expect_received(&pair[1], peer, into, 1000, 0);
+		assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SILENT), -ECONNRESET);
+		end_close(&pair[1]);
 	}
 }
 
@@ -2749,6 +2849,9 @@ int main(void)
 #ifdef SC_FAULT_INJECTION
 		cmocka_unit_test(test_end_amid_a_claim),
 		cmocka_unit_test(test_gone_amid_a_connection),
+		cmocka_unit_test(test_gone_while_put_off),
+		cmocka_unit_test(test_gone_before_it_is_called),
+		cmocka_unit_test(test_claim_published_late),
 		cmocka_unit_test(test_claim_while_it_ends),
 		cmocka_unit_test(test_end_while_it_claims),
 #endif

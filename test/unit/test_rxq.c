@@ -235,6 +235,49 @@ static void test_shared(void **state)
 	crowd_close(&crowd);
 }
 
+/*
+ * A sender that one endpoint has met, or heard, comes to another one, sends and closes. A receive from it gets the message,
+ * whichever endpoint is polled first, and whether the receive was posted before the sender came or after it closed.
+ */
+static void test_shared_by_the_departed(void **state)
+{
+	struct sc_peer *from;
+	struct crowd crowd;
+	struct end sender;
+	char buf[2];
+
+	(void)state;
+	crowd_open(&crowd);
+	for (int i = 0; i < 4; i++) {
+		bool late = i & 1, known = i & 2;
+
+		end_open(&sender, NULL);
+		from = end_find(&crowd.ends[1], &sender);
+		if (known) {
+			send_from(sender.ep, end_find(&sender, &crowd.ends[1]), "k", 1);
+			settle(&crowd);
+			assert_int_equal(receive(crowd.rxq, from, buf, 1), 0);
+			assert_int_equal(received(&crowd.ends[1], buf).err, 0);
+		}
+		if (!late)
+			assert_int_equal(receive(crowd.rxq, from, buf, 1), 0);
+		send_from(sender.ep, end_find(&sender, &crowd.ends[2]), "a", 1);
+		end_close(&sender);
+		if (late)
+			assert_int_equal(receive(crowd.rxq, from, buf, 1), 0);
+		assert_int_equal(receive(crowd.rxq, from, &buf[1], 1), 0);
+		for (int polls = 0; polls < 10; polls++)
+			sc_ep_poll(crowd.ends[1].ep);
+		settle(&crowd);
+		assert_int_equal(received(&crowd.ends[2], buf).err, 0);
+		assert_int_equal(buf[0], 'a');
+		assert_int_equal(received(&crowd.ends[1], &buf[1]).err, ECONNRESET);
+		nothing(&crowd.ends[1]);
+		nothing(&crowd.ends[2]);
+	}
+	crowd_close(&crowd);
+}
+
 /* What no message ends the first endpoint reports; without any nobody does. */
 static void test_reporter(void **state)
 {
@@ -378,10 +421,15 @@ static void test_report(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_name),	   cmocka_unit_test(test_sources),
-		cmocka_unit_test(test_one_source), cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_reporter),   cmocka_unit_test(test_leave),
-		cmocka_unit_test(test_leave_amid), cmocka_unit_test(test_report),
+		cmocka_unit_test(test_name),
+		cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_one_source),
+		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_shared_by_the_departed),
+		cmocka_unit_test(test_reporter),
+		cmocka_unit_test(test_leave),
+		cmocka_unit_test(test_leave_amid),
+		cmocka_unit_test(test_report),
 	};
 
 	(void)child_private_shm("mode=1777");
