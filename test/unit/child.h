@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * child.h: other processes for the unit tests of what lies in shared memory.
+ * child.h: other processes for the unit tests of shared memory.
  *
- * A child runs a function, which tells its parent one line (child_tell) and waits to be let go
- * (child_wait); it dies with its parent, and has a watchdog of its own.
+ * A child runs a function, which tells its parent one line (child_tell) and waits until the parent lets it go
+ * (child_wait). A child dies with its parent, and has a watchdog of its own.
  */
 #ifndef CHILD_H
 #define CHILD_H
@@ -53,10 +53,10 @@ struct child {
 		}                                                                                         \
 	} while (0)
 
-/* What a child ends with that cannot do here what it is to do. */
+/* The exit status of a child that cannot do its part of the test on this machine or in this build. */
 #define CHILD_SKIPS 77
 
-/* The test is what a child has done, whose status as of waitpid(2) this is: it may have to be skipped. */
+/* A child has done the test: skips it or fails by the child's status, which waitpid(2) has returned. */
 #define CHILD_ASSERT(status)                                                                              \
 	do {                                                                                              \
 		int status_ = (status);                                                                   \
@@ -193,7 +193,7 @@ static enum sc_log_level child_log_level;
 static char child_log_line[512];
 static unsigned int child_log_lines;
 
-/* What the core's own thread says comes at any time: it is not counted. */
+/* The core's own thread may log a line at any time: child_log() does not count its lines. */
 static inline bool child_is_daemon(void)
 {
 	char name[16] = "";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * clock.h: the core's clock, in place of src/base/clock.c, which a test can stop. What the core waits for SC_REG_WAIT_MS it
- * waits for without a limit then, and a test that holds it up for a while needs no luck with the processors.
+ * clock.h: the core's clock, in place of src/base/clock.c, which a test can stop. While it is stopped, the core waits
+ * without a limit where it else waits for SC_REG_WAIT_MS. So a test that holds the core up for a while passes on a busy
+ * machine too.
  */
 #ifndef CLOCK_H
 #define CLOCK_H
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <shmcma/core.h>
 
-static int64_t clock_stopped_at; /* 0: it goes. Atomic. */
+static int64_t clock_stopped_at; /* 0: the clock goes. Atomic. */
 
 int64_t sc_clock_ns(void)
 {

@@ -188,7 +188,10 @@ static inline bool way_possible(enum way way)
 	return way != WAY_CMA || cma_allowed();
 }
 
-/* What a peer's word of life says: all is well; its process has ended; that, once its memory has been read. */
+/*
+ * LIFE_WELL: the peer's word of life stays as it is. LIFE_ENDED: the word says at once that the peer's process has
+ * ended. LIFE_ENDS: the word says so as soon as this process has read memory of the peer.
+ */
 enum life { LIFE_WELL, LIFE_ENDED, LIFE_ENDS, LIVES };
 
 static uint32_t *life_word;
@@ -204,7 +207,7 @@ static inline int life_at_point(const char *point)
 
 #endif
 
-/* From now on. Returns what it was, for life_restore(); 0: cannot be had in this build. */
+/* Changes the peer's word of life. Returns its former value, for life_restore(); 0: this build cannot do that. */
 static inline uint32_t life_take(const struct sc_peer *peer, enum life life)
 {
 	uint32_t before;

@@ -2,8 +2,8 @@
 /*
  * core_test.h: for the unit tests of what lies in shared memory: files, and calls that fail.
  *
- * core_failing() needs a build with fault injection; elsewhere it says no, and the test goes without. What a
- * forked child has failing is what its parent had.
+ * core_failing() needs a build with fault injection; in other builds it returns false, and the test does without the
+ * failing call. A forked child inherits the failing call of its parent.
  */
 #ifndef CORE_TEST_H
 #define CORE_TEST_H
@@ -54,7 +54,10 @@ static inline int core_at_point(const char *point)
 	return core_failing_passes-- > 0 ? 0 : core_failing_error;
 }
 
-/* The call at that point of fault.h fails, in this process, from when it has passed that often. False: cannot be. */
+/*
+ * In this process the call at that point of fault.h succeeds `passes` times and fails from then on. Returns false if
+ * this build cannot do that.
+ */
 static inline bool core_failing_after(const char *point, int error, int passes)
 {
 	core_failing_error = error;

@@ -35,8 +35,8 @@ static struct sc_cntr cntrs[2][SC_EVENTS];
 static uint8_t *space; /* registered with pair[1], between guards */
 static uint8_t from[SPACE];
 static struct sc_reg *reg;
-static void (*adjust)(struct sc_config *config); /* what else is to be different */
-static bool uncounted; /* no end has counters: nobody is to hear of what is done there */
+static void (*adjust)(struct sc_config *config); /* changes the configuration of both endpoints, if not NULL */
+static bool uncounted; /* no endpoint has counters, so that no target has to hear of an operation */
 
 static inline int setup(void **state)
 {
@@ -158,7 +158,7 @@ static inline void expect_idle(void)
 	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_RMA_BUSY]));
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_SERVING]));
 	assert_int_equal(pair[1].peer->target.count, 0);
-	for (int i = 0; i < 2; i++) { /* what was lent has been read */
+	for (int i = 0; i < 2; i++) { /* the peers have read all buffers that were lent */
 		assert_int_equal(pair[i].ep->counters.quarantines, 0);
 		sc_list_for (entry, &pair[i].ep->peers) {
 			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
@@ -183,7 +183,10 @@ static inline void *close_it(void *arg)
 	return NULL;
 }
 
-/* The owner closes that, and waits for who uses it; until it is seen to be closed. */
+/*
+ * A thread closes the registration of the owner, and waits there for the initiators that use it. This function returns
+ * when the initiator sees that the registration is closed.
+ */
 static inline void close_in_thread(void)
 {
 	struct sc_regtab_view table = sc_seg_table(pair[0].peer->seg);
