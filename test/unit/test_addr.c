@@ -160,7 +160,7 @@ static void test_services(void **state)
 	memset(name, 'n', sizeof(name));
 	name[52] = '\0';
 	assert_int_equal(sc_addr_service(name, text), -EINVAL);
-	/* what would read as an endpoint is no service */
+	/* a service cannot have a name that reads as the address of an endpoint */
 	assert_int_equal(sc_addr_service(&SAMPLE[strlen(SC_ADDR_PREFIX)], text), -EINVAL);
 	assert_string_equal(text, before);
 	name[51] = '\0';
@@ -200,7 +200,7 @@ static void test_files(void **state)
 		assert_int_equal(sc_addr_parse_file(bad[i], &back), -EINVAL);
 }
 
-/* Whose a name says it is, by its text alone: 1000 is 0x3e8. */
+/* The text of a file's name alone tells which user the file belongs to: 1000 is 0x3e8. */
 static void test_users(void **state)
 {
 	static const struct {

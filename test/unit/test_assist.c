@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_assist: large puts and gets that their target copies along: alone, together, with chunks that it has in hand; what
- * is posted meanwhile; which it is never asked to assist with; what can go wrong on either side; words and records that
- * a peer which keeps the rules would not write; and how they end when either side closes, stops or dies.
+ * test_assist: large puts and gets that their target copies along: one side copies all, both sides copy, the target
+ * holds a chunk; operations that are posted meanwhile; operations that the target is never asked to assist with; errors
+ * on either side; words and records that a peer which keeps the rules does not write; and the end of an operation when
+ * either side closes, stops or dies.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -400,7 +401,7 @@ static int target_takes(void)
 	return 0;
 }
 
-/* One of which the target has the last chunk in hand. */
+/* Posts an operation of which the target has the last chunk in hand. */
 static void post_held(bool put, size_t size)
 {
 	hand.words = NULL;
@@ -422,7 +423,10 @@ static void give_up_held(bool put, bool copied)
 	sc_share_report(&hand, copied ? 0 : EFAULT);
 }
 
-/* Nothing else is done meanwhile; one more waits behind it. What the target cannot copy is copied here. */
+/*
+ * While the target has a chunk in hand, the initiator refuses other operations, but one more large one waits behind the
+ * first. The initiator copies the chunk that the target fails to copy.
+ */
 static void test_in_hand(void **state)
 {
 	(void)state;
@@ -883,17 +887,17 @@ static int target_is_mad(void)
 	return 0;
 }
 
-/* What the target's words could say: the operation fails, and nobody hangs. */
+/* The target writes impossible words: the operation fails, and the initiator does not hang. */
 static void test_mad_target(void **state)
 {
 	static const struct {
 		uint64_t claim, done;
 	} cases[] = {
 		{ 2ull << 32, 0 },		    /* of another generation */
-		{ 1ull << 32, 0 },		    /* what we have taken, taken back */
-		{ 1ull << 32 | 2 << 16, 0 },	    /* and more in our name */
-		{ 1ull << 32 | 1 << 16 | 9, 0 },    /* more than there are */
-		{ 0, 1ull << 32 | 1 << 16 },	    /* copied what it has not taken */
+		{ 1ull << 32, 0 },		    /* the chunk of the initiator is free again */
+		{ 1ull << 32 | 2 << 16, 0 },	    /* one more chunk is taken for the initiator */
+		{ 1ull << 32 | 1 << 16 | 9, 0 },    /* more chunks than there are */
+		{ 0, 1ull << 32 | 1 << 16 },	    /* it has copied a chunk that it has not taken */
 		{ 0, 1ull << 32 | 65535ull << 16 }, /* likewise */
 		{ 0, 1ull << 32 | 65535 },	    /* no errno */
 	};

@@ -528,7 +528,7 @@ static void test_read_only(void **state)
 #define THREADS 4
 #define ROUNDS 20000
 
-/* What the threads of a test share. */
+/* The threads of a test share these. */
 static _Alignas(64) char shared[64];
 static uint64_t *fetched; /* THREADS * ROUNDS */
 static enum sc_atomic_type shared_type;
@@ -681,7 +681,7 @@ static void test_contended_min(void **state)
 	assert_int_equal(value, -((ROUNDS - 1) * THREADS + THREADS - 1));
 }
 
-/* Sums of small whole numbers are exact in all types; those who fetch see each once. */
+/* Sums of small whole numbers are exact in all types; the threads fetch each sum once. */
 static void *sum_threads(void *arg)
 {
 	uintptr_t self = (uintptr_t)arg;

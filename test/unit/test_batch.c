@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_batch: puts and gets that are posted one after the other: how many of them are put off, and copied in one call;
- * what is posted behind them; which are never put off; one of several that fails, or whose key is closed meanwhile; and
- * how they end when either side closes or dies.
+ * test_batch: puts and gets that are posted one after the other: how many of them the initiator puts off and copies in
+ * one call; operations of other kinds that are posted behind them; operations that are never put off; one of several
+ * that fails, or whose key is closed meanwhile; and how they end when either side closes or dies.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -27,7 +27,7 @@
 static const struct route direct = { "copied by CMA", false, WAY_CMA };
 static uint8_t into[SPACE];
 
-/* Nobody offers, or asks to be assisted, so that all are direct. */
+/* The initiator offers no operation and asks for no assistance, so that all operations are direct. */
 static void open_pair(void **state)
 {
 	(void)state;
@@ -209,7 +209,7 @@ static void test_vectors(void **state)
 	rma_close();
 }
 
-/* What is posted behind them goes another way: they are done first. */
+/* An operation that goes another way is posted behind one that is put off: the first is done first. */
 static void test_others_behind(void **state)
 {
 	uint64_t one = 1, former = 0;
@@ -259,7 +259,7 @@ static void test_others_behind(void **state)
 	rma_close();
 }
 
-/* What could be offered is not done before what was put off: nor offered, until that is done. */
+/* A put that could be offered is posted behind one that is put off: it is put off too, and not offered. */
 static void test_offer_behind(void **state)
 {
 	open_pair(state);
@@ -274,7 +274,7 @@ static void test_offer_behind(void **state)
 	ends_settle(pair, 2);
 	expect_done(2);
 	assert_memory_equal(space, from, 5000);
-	/* once they are done; and nothing is put off while it may be taken */
+	/* once both are done, one is offered; and no operation is put off while the peer may take that one */
 	move(true, 1000, 100, 0);
 	assert_int_equal(pair[0].ep->counters.rma_delegated, 1);
 	pair[0].peer->delegate.spared = UINT32_MAX;
@@ -365,14 +365,14 @@ static int forbidden(void)
 	return EPERM;
 }
 
-/* They have to become requests; what is posted behind them, and still could be done directly, comes then. */
+/* CMA fails for the one that is put off: it becomes a request. An operation behind it that CMA could do comes after. */
 static void test_requests_first(void **state)
 {
 	open_pair(state);
 	begin_stream(true, 64);
 	move(true, 0, 5000, 0);
 	assert_int_equal(put_off(), 1);
-	before_write = forbidden; /* reads are not */
+	before_write = forbidden; /* reads are allowed */
 	move(false, 0, 300000, 0);
 	assert_int_equal(reads, 0);
 	ends_settle(pair, 2);
@@ -400,7 +400,7 @@ static void test_requests_first(void **state)
 	rma_close();
 }
 
-/* What the peer is to hear of is done in the call, as ever. */
+/* The call itself does operations of these kinds, also in a stream. */
 static void test_not_put_off(void **state)
 {
 	struct sc_reg *heard;
@@ -420,7 +420,7 @@ static void test_not_put_off(void **state)
 	ends_settle(pair, 2);
 	expect_done(4);
 	assert_int_equal(comp_take(&pair[1].rx).err, 0);
-	/* that it does is seen when several are copied: then each is by itself, and it is told */
+	/* the copy of several finds that the peer hears of one: it copies each by itself, and tells the peer */
 	heard = reg_open(tab[1], space, 5000, SC_REG_READ | SC_REG_WRITE | SC_REG_EVENT);
 	begin_stream(true, 64);
 	for (int n = 0; n < TOGETHER; n++) {

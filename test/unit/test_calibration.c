@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_calibration: the file in which the costs of this machine are kept: what is believed of it, who
- * writes it, and what follows from what it says. The figures are made up.
+ * test_calibration: the file that keeps the costs of this machine: which contents are believed, which process writes
+ * it, and which ways endpoints choose by it. The figures are made up.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -248,7 +248,7 @@ static void set_costs(struct sc_peer *peer, uint32_t writing, uint32_t reading)
 	peer->bounce.fill.stream_cost = writing > reading ? writing : reading;
 }
 
-/* What copies cost is known here, and who opens these may adapt to what the peer is found to take. */
+/* Opens two endpoints that know the costs of copies here, and may adapt to the costs that they find for the peer. */
 static void adapting_pair_open(struct end pair[2], const struct sc_ep_attr *attr)
 {
 	if (!can_measure())
@@ -257,7 +257,7 @@ static void adapting_pair_open(struct end pair[2], const struct sc_ep_attr *attr
 	pair_open(pair, attr, WAY_CMA);
 }
 
-/* To a peer for whom buffers are dear no more of a message goes through them than has to. */
+/* If bounce buffers cost more than CMA for this peer, a message goes through them only if it may be injected. */
 static void test_adapts(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -265,8 +265,11 @@ static void test_adapts(void **state)
 
 	(void)state;
 	adapting_pair_open(pair, &attr);
-	assert_true(is_bounced(pair, 32768)); /* it is not known what they cost */
-	/* 4 buffers: 1.27 us for the first, 0.78 for each of the others, as one side takes; by CMA 1.9 and 1.28, and 1/8 */
+	assert_true(is_bounced(pair, 32768)); /* the cost of buffers is not known */
+	/*
+	 * 4 buffers: 1.27 us for the first, 0.78 us, the time of the slower side, for each of the others. CMA: 1.9 us
+	 * and 1.28 us; buffers may cost 1/8 more.
+	 */
 	set_costs(pair[0].peer, 120, 190);
 	assert_true(is_bounced(pair, 8192));
 	assert_false(is_bounced(pair, 16384));
@@ -277,8 +280,8 @@ static void test_adapts(void **state)
 	assert_true(is_bounced(pair, 16384));
 	set_costs(pair[0].peer, 5000, 5000);
 	assert_false(is_bounced(pair, SC_INJECT_MAX + 1));
-	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* may be injected, and would have to be kept */
-	/* it counts as a fill, and a trial has it in buffers */
+	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* an injected message would have to be copied anyway */
+	/* a message by CMA counts as a fill, and a trial sends it through buffers */
 	pair[0].peer->bounce.fill.left = 2;
 	assert_false(is_bounced(pair, 32768));
 	assert_true(is_bounced(pair, 32768));
@@ -350,7 +353,7 @@ static bool is_offered_at(uint32_t writing, uint32_t reading)
 	return is_offered(true, 16384, false);
 }
 
-/* What is small enough to be offered is not, where that is no gain for this peer; unless a trial needs it. */
+/* A put that is small enough is not offered where that is slower for this peer; unless a trial needs it. */
 static void test_adapts_offers(void **state)
 {
 	static uint8_t into[16384];
@@ -364,21 +367,21 @@ static void test_adapts_offers(void **state)
 	fill = &pair[0].peer->bounce.fill;
 	fill->hastened = true; /* no trial meanwhile */
 	fill->left = 1000;
-	/* nothing is known of this peer: puts will show it */
+	/* the costs of this peer are not known: puts through buffers measure them */
 	assert_true(is_offered(true, 32768, false));
 	/* 1.7 us and 1.28 by CMA; through buffers 0.6 and the bytes, twice */
 	assert_true(is_offered_at(100, 45));
 	assert_false(is_offered_at(45, 101));
 	for (int put = 0; put < 2; put++) {
-		/* of a stream nothing is, whatever buffers cost; nor a get */
+		/* no operation of a stream is offered, whatever buffers cost, and no get */
 		set_costs(pair[0].peer, 1, 1);
 		assert_int_equal(is_offered(put, 4097, false), put);
 		assert_false(is_offered(put, 4097, true));
-		/* small ones always are, */
+		/* small ones are always offered, */
 		set_costs(pair[0].peer, 5000, 5000);
 		assert_true(is_offered(put, 4096, false));
 		assert_true(is_offered(put, 4096, true));
-		/* and behind such what would have them taken back */
+		/* and a larger one behind a small one, since a direct copy would have to withdraw the small one */
 		ends_settle(pair, 2);
 		memcpy(space, from, sizeof(into));
 		post_one(put, into, 8, false);
@@ -386,7 +389,7 @@ static void test_adapts_offers(void **state)
 		assert_int_equal(pair[0].peer->delegate.end - pair[0].peer->delegate.first, 2);
 		expect_moved(put, into, 8);
 		expect_moved(put, into, sizeof(into));
-		/* unless they are over */
+		/* unless the small one has ended */
 		post_one(put, into, 8, false);
 		ends_settle(&pair[1], 1);
 		post_one(put, into, sizeof(into), false);
@@ -398,7 +401,7 @@ static void test_adapts_offers(void **state)
 		expect_moved(put, into, 8);
 		expect_idle();
 	}
-	/* it counts as a fill, and a trial has it in buffers */
+	/* a direct put counts as a fill, and a trial offers it */
 	fill->left = 2;
 	assert_false(is_offered(true, 32768, false));
 	assert_true(is_offered(true, 32768, false));
@@ -509,7 +512,7 @@ static int burst(struct end pair[2], int count, const struct iovec *iov, size_t 
 	return bounced;
 }
 
-/* Of a stream several are copied in one call, which is sooner than buffers where one alone is not. */
+/* One call of CMA copies several messages of a stream: that is faster than buffers, where a single message is not. */
 static void test_adapts_to_streams(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -521,8 +524,11 @@ static void test_adapts_to_streams(void **state)
 	for (size_t i = 0; i < 4; i++)
 		many[i] = (struct iovec){ from, 2048 };
 	adapting_pair_open(pair, &attr);
-	assert_int_equal(burst(pair, 8, &one, 1), 8); /* it is not known what they cost */
-	/* 1.05 us for 8 KiB, by who is slower, or 0.85 by CMA; one alone 1.5, or 2.5 */
+	assert_int_equal(burst(pair, 8, &one, 1), 8); /* the cost of buffers is not known */
+	/*
+	 * 8 KiB: the slower side takes 1.05 us with buffers, less the eighth; CMA takes 0.85 us. A single message:
+	 * 1.4 us with buffers, 2.5 us by CMA.
+	 */
 	set_costs(pair[0].peer, 100, 145);
 	for (int round = 0; round < 3; round++)
 		assert_int_equal(burst(pair, 8, &one, 1), 4);
@@ -532,7 +538,7 @@ static void test_adapts_to_streams(void **state)
 	assert_int_equal(burst(pair, 8, &one, 1), 4);
 	set_costs(pair[0].peer, 110, 110);
 	assert_int_equal(burst(pair, 8, &one, 1), 8);
-	/* 16 fragments fit one call: 4 messages in 0.525 us and 0.48 for what is more than one */
+	/* 16 fragments fit one call, so 4 messages: 0.525 us for each, and 0.48 us for its fragments but the first */
 	set_costs(pair[0].peer, 215, 100);
 	assert_int_equal(burst(pair, 8, many, 4), 8);
 	set_costs(pair[0].peer, 240, 100);
@@ -552,7 +558,7 @@ static void test_adapts_to_streams(void **state)
 	unlink(path);
 }
 
-/* What both copy is copied in half the time. */
+/* Both sides copy a message in half the time. */
 static void test_adapts_to_shared_streams(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -608,7 +614,7 @@ static void test_store_and_load(void **state)
 	assert_int_equal(sc_calibration_store(&other), 0);
 	assert_int_equal(sc_calibration_load(&calibration), 0);
 	assert_int_equal(calibration.cma_start, 600);
-	/* what is known is not measured again */
+	/* known costs are not measured again */
 	sc_calibration_make();
 	assert_int_equal(sc_calibration_load(&calibration), 0);
 	assert_int_equal(calibration.cma_start, 600);
@@ -627,7 +633,7 @@ static int count_descriptors(void)
 	return count;
 }
 
-/* Not a word of what others may have written is believed; what can be replaced is. */
+/* The core believes no file that another user may have written, and replaces it if it can. */
 static void test_files_of_others(void **state)
 {
 	struct sc_abi_calibration file = formatted();
@@ -665,7 +671,7 @@ static void test_files_of_others(void **state)
 	assert_int_equal(count_descriptors(), descriptors);
 }
 
-/* Of no use, whatever it is: whoever comes next measures. */
+/* The file is cut short, too long or of another boot: the next process measures again. */
 static void test_made_anew(void **state)
 {
 	static const size_t sizes[] = { 0, 1, 8, 56, 63, 65 };
@@ -692,7 +698,7 @@ static void test_made_anew(void **state)
 	unlink(path);
 }
 
-/* What is measured, and what is said of it, is within what can be, on whatever machine this runs. */
+/* On each machine the measured costs, and their form in the file, are within their limits. */
 static void test_measure(void **state)
 {
 	struct sc_calibration calibration;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_cma: reads and writes of another process's memory: what arrives, where it stops, and that nothing that
- * is read is believed without the cookie.
+ * test_cma: reads and writes of another process's memory: which bytes arrive, where a copy stops, and that no byte
+ * that is read is believed without the cookie.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -230,7 +230,7 @@ static void test_zombie(void **state)
 	assert_int_equal(child_reap(&dead), 0);
 }
 
-/* What is written is what is read back, cut differently on both sides, and nothing beside it. */
+/* A write that is cut differently on both sides puts the right bytes there, and changes no byte beside them. */
 static void test_write(void **state)
 {
 	uint8_t out[5000], back[sizeof(there)];
@@ -276,7 +276,7 @@ static void test_write_fails(void **state)
 		&remote, 1, PAGE }, &moved), -EFAULT);
 }
 
-/* What is reckoned to go in one call does. */
+/* As many copies fit one call as sc_cma_together() says. */
 static void test_together(void **state)
 {
 	static const size_t sizes[] = { 1, 4096, 8192, 16384, 20000, 32768, 50000, 65536, 131072 };
