@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_daemon: the thread that watches other processes: what it finds out while nobody polls, what it removes,
- * and what it leaves alone.
+ * test_daemon: the thread that watches other processes: what it finds out while no endpoint polls, which files it
+ * removes, and which it leaves alone.
  *
- * Where the thread is to do something the test waits until it is done; only a test that has hung ends by time.
+ * A test waits until the thread has done its work; only a test that hangs ends by time.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -167,7 +167,7 @@ static void test_death(void **state)
 	end_close(&end);
 }
 
-/* What ends badly is counted, once each, where its kind is counted or where the operation says. */
+/* Each operation that fails is counted once: by the counter of its kind, or by the counter that the operation names. */
 static void test_counters(void **state)
 {
 	struct sc_cntr cntrs[SC_EVENTS] = { 0 }, own = { 0 };
@@ -222,7 +222,7 @@ static void test_room_for_descriptors(void **state)
 	end_close(&end);
 }
 
-/* Who sleeps when a peer dies is woken, and not only told at its next poll. */
+/* A peer dies while an endpoint sleeps: the thread wakes the endpoint, which does not have to poll to learn of it. */
 static void test_sleeper_is_woken(void **state)
 {
 	int64_t limit = INT64_MAX;
@@ -342,7 +342,7 @@ static void test_gathered(void **state)
 	assert_int_equal(child_run(gathered, NULL), 0);
 }
 
-/* What is in flight ends also where the application has two threads with endpoints. */
+/* Operations in flight end also where the application has two threads with endpoints. */
 static void *poll_until_lost(void *arg)
 {
 	struct end *end = arg;
@@ -469,7 +469,7 @@ static void scan_alone(struct child *self, void *arg)
 	CHILD_CHECK(sc_reap_scan() >= 0);
 }
 
-/* It sends what its receiver has to read in its segment, and is gone before that has heard of it. */
+/* It sends a message that the receiver has to read in the sender's segment, and ends before the receiver looks. */
 static void leave_unread(struct child *self, void *arg)
 {
 	struct sc_peer *peer;
@@ -493,7 +493,10 @@ static void is_not_dead(const struct sc_reap_file *file, void *arg)
 	assert_true(strcmp(path, listed) || !file->dead);
 }
 
-/* Who looks for what the dead have left leaves that to its reader, as long as there is one, and does not list it. */
+/*
+ * A process that reaps leaves the segment with an unread message to the reader of that message, as long as the reader
+ * lives, and does not list the segment as dead.
+ */
 static void test_unread(void **state)
 {
 	(void)state;
@@ -772,8 +775,8 @@ static void lose_all(struct child *self, void *arg)
 	child_tell(self, sc_ep_address(ep));
 	child_wait(self);
 	while (!ep->counters.accepts)
-		sc_ep_poll(ep); /* nothing needs the descriptor any more, but the thread */
-	/* numbers that are in use for the length of a call only are nobody's to tell from those that follow */
+		sc_ep_poll(ep); /* only the thread still needs descriptors */
+	/* a descriptor that is open for the length of a call only: its number cannot be told from a later one */
 	while (others_run())
 		sched_yield();
 	closed = close_all(self);
@@ -787,7 +790,7 @@ static void lose_all(struct child *self, void *arg)
 	assert_int_equal(peer->link, SC_LINK_UP);
 	sc_ep_destroy(ep);
 	sc_process_fini();
-	assert_int_equal(close_all(self), closed); /* what is the application's is open still */
+	assert_int_equal(close_all(self), closed); /* the descriptors of the application are still open */
 }
 
 /* It takes its lock again by itself; nobody takes it for dead meanwhile, and it can be reached as ever. */
@@ -965,7 +968,10 @@ static void let_do(struct child *child)
 	assert_int_equal(read(child->up, child->line, CHILD_LINE), CHILD_LINE);
 }
 
-/* What is lost without a sound it has again after a tick; a reaper that holds it just then is outwaited. */
+/*
+ * The owner has lost its life lock without notice: it has it again after a tick. If a reaper holds the lock at that
+ * time, the owner tries until it is free.
+ */
 static void test_tick(void **state)
 {
 	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
@@ -1046,7 +1052,7 @@ static void see_die(struct end *end, const struct sc_peer *peer, struct child *o
 	await_loss(end, peer);
 }
 
-/* What it polls is lost in part: the rest is kept, what was lost is there again, and deaths are found. */
+/* The thread loses some of the descriptors that it polls: it keeps the others, opens new ones, and finds deaths. */
 static void lose_in_part(struct child *self, void *arg)
 {
 	struct child other; /* one after the other: there is one pidfd at a time */
@@ -1076,7 +1082,7 @@ static void lose_in_part(struct child *self, void *arg)
 	watchdog_await(sc_watch_has_ended(&peer->watch));
 	core_failing(NULL, 0);
 	await_another_pipe(lost);
-	assert_int_equal(write(ends[1], "x", 1), 1); /* the application's is open still */
+	assert_int_equal(write(ends[1], "x", 1), 1); /* the application's pipe is still open */
 	tick(end.ep); /* with one that has ended, and that nobody has let go yet */
 	await_loss(&end, peer);
 
@@ -1218,7 +1224,10 @@ static void test_exec_unseen(void **state)
 	assert_true(sc_reap_scan() >= 0);
 }
 
-/* Whatever is in it, nobody is taken for dead, and nobody who is dead for alive by others than its word. */
+/*
+ * A peer writes any value into its word of life: no living peer is taken for dead, and after the end of its process no
+ * value makes the peer live.
+ */
 static void test_life_scribbled(void **state)
 {
 	static const uint32_t words[] = { 0, SC_ABI_LIFE_ENDED, SC_ABI_LIFE_ENDED | 1, UINT32_MAX,
@@ -1319,7 +1328,7 @@ static void without(struct child *self, void *arg)
 	end_close(&end);
 }
 
-/* Those who must not have threads find death by polling, also of one whose word of life does not tell of it. */
+/* A process that may have no thread finds a death by polling, also of a peer whose word of life does not tell it. */
 static void test_without(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -1507,7 +1516,7 @@ static void test_lost_at_the_end(void **state)
 
 /* ---- calls that fail, and more than there is room for ----------------------------------------- */
 
-/* What there is all the same; a thread, later. */
+/* Is there a thread, or a pidfd, in spite of the failing call; is there a thread later, when the call succeeds? */
 static const struct failing {
 	const char *point;
 	bool thread, pidfd, later;
@@ -1588,7 +1597,7 @@ static void test_batch(void **state)
 
 #define BELLS 1030 /* more than the kernel would look at */
 
-/* What is a segment to a bell: its presence. */
+/* A bell uses nothing of a segment but its presence, so each segment here has no more than one page. */
 static void many_bells(struct child *self, void *arg)
 {
 	static struct sc_bell bells[BELLS];
@@ -1611,7 +1620,7 @@ static void many_bells(struct child *self, void *arg)
 	assert_true(sc_daemon_start(&config));
 	for (int i = 0; i < BELLS; i++) /* the thread may have to begin */
 		watchdog_await(!bells[i].presence || sc_load_acquire_32(&bells[i].presence->life));
-	/* the oldest, the youngest, and what is between */
+	/* the oldest, the youngest, and some between */
 	for (int i = 0; i < BELLS; i += 2) {
 		sc_bell_close(&bells[i]);
 		assert_int_equal(sc_seg_presence(&segs[i])->life, 0);
@@ -1636,7 +1645,7 @@ static void test_many_bells(void **state)
 
 #define WATCHES 40 /* more than it removes names at once */
 
-/* Each that watches a process hears of its end; of what has another cookie, that the pid was another's. */
+/* Each watch of a process learns of its end; a watch with another cookie learns that the pid is another process's. */
 static void test_many_watches(void **state)
 {
 	static struct sc_watch watches[WATCHES];
@@ -1658,7 +1667,7 @@ static void test_many_watches(void **state)
 	another.header.owner.cookie++;
 	sc_watch_add(&of_another, &another, &end.ep->bell);
 	assert_ptr_not_equal(of_another.process, peer->watch.process);
-	assert_int_equal(pidfds_count(0, 0), 1); /* of the pid, whoever has it */
+	assert_int_equal(pidfds_count(0, 0), 1); /* one for each pid, not for each cookie */
 	kill(child.pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)child.pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT), 0);
 	await_unnamed(child.line);
@@ -1666,7 +1675,7 @@ static void test_many_watches(void **state)
 		watchdog_await(sc_watch_has_ended(&watches[i]));
 	watchdog_await(sc_watch_has_ended(&of_another) && sc_watch_has_ended(&of_unnamed));
 	another.header.owner.cookie++;
-	/* no pidfd is kept of who was dead when it was opened */
+	/* a process is dead when its pidfd is opened: the pidfd is not kept */
 	sc_watch_add(&late, &another, &end.ep->bell);
 	assert_int_equal(pidfds_count(0, 0), 0);
 	child_reap(&child);

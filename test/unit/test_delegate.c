@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_delegate: small puts and gets that either side may do: taken by the peer, withdrawn, some of each, both at the
- * same moment; what else is posted meanwhile; words that a peer which keeps the rules would not write; and
- * how they end when either side closes, stops or dies. Offers that make no sense are in test_serve.
+ * test_delegate: small puts and gets that either side may do: the owner takes them, the initiator withdraws them, some
+ * of each, both at the same moment; operations that are posted meanwhile; words that a peer which keeps the rules does
+ * not write; and how they end when either side closes, stops or dies. Offers that make no sense are in test_serve.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static const struct route direct = { "copied by CMA", false, WAY_CMA };
 		rma_open(&direct);                                                                        \
 	} while (0)
 
-/* The owner answers the largest get in several. */
+/* The owner needs several bounce buffers to answer the largest get. */
 static void small_buffers(struct sc_config *config)
 {
 	config->buf_size = 1024;
@@ -105,7 +105,7 @@ static void expect_done(int count)
 	assert_true(end_idle(&pair[0]));
 }
 
-/* What both sides see of them, as the owner's. */
+/* The words of the delegated operations are in the owner's segment. */
 static uint64_t *claim_word(void)
 {
 	return &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->delegation.claim;
@@ -186,7 +186,7 @@ static void test_withdrawn(void **state)
 	}
 }
 
-static uint8_t into[SPACE]; /* what is got */
+static uint8_t into[SPACE]; /* gets write here */
 
 static bool is_unwritten(size_t offset, size_t size)
 {
@@ -348,7 +348,10 @@ static void test_silent_in_turn(void **state)
 	rma_close();
 }
 
-/* The owner computes. What it comes to later it passes over: the value is that of the copy. */
+/*
+ * The owner does not poll, so the initiator withdraws the get and copies. The owner passes over the record later: the
+ * get has the value at the time of the copy.
+ */
 static void test_get_withdrawn(void **state)
 {
 	for (size_t i = 0; i < GET_SIZES; i++) {
@@ -442,8 +445,9 @@ static void test_held(void **state)
 }
 
 /*
- * What goes on in the first line behind the last does so where its ring ends, whatever the length of the other direction's;
- * and a ring does not grow before it has been answered there.
+ * The owner answers a get in the lines of its record in the ring. A record that begins in the last line goes on in the
+ * first one; the length of this ring decides which line is the last, not the length of the ring of the other direction.
+ * The ring does not grow before the owner has answered a get in it.
  */
 static void test_straddling(void **state)
 {
@@ -510,7 +514,7 @@ static void test_no_buffers(void **state)
 	rma_close();
 }
 
-/* Who never comes to an offer is asked less and less often; who comes is asked again. */
+/* The initiator makes fewer and fewer offers to an owner that never takes one; it makes more once the owner takes one. */
 static void test_spared(void **state)
 {
 	uint64_t spared = 0;
@@ -594,7 +598,7 @@ static void test_many(void **state)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* The same error, whoever finds it. */
+/* The owner and the initiator find the same error. */
 static void wrong_way(struct sc_remote remote, int err, uint32_t flags)
 {
 	enum sc_event event = flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ;
@@ -859,7 +863,7 @@ static void test_closed_key(void **state)
 
 /* ---- with others ----------------------------------------------------------------------------- */
 
-/* What goes another way comes after what has been offered before. */
+/* An operation that goes another way is done after those that were offered before. */
 static void test_order(void **state)
 {
 	uint64_t one = 1, two = 2, got = 0;
@@ -1010,7 +1014,7 @@ static void test_crowded(void **state)
 
 /* ---- mad words ------------------------------------------------------------------------------- */
 
-/* What the owner could write; three are offered. It is given up, and each ends once. */
+/* The owner writes impossible words while three are offered. The initiator gives it up; each operation ends once. */
 static void mad_owner(uint64_t claim, uint32_t done, bool withdrawn_first)
 {
 	for (int i = 0; i < 3; i++)
@@ -1117,7 +1121,7 @@ static void test_long_ago(void **state)
 	}
 }
 
-/* What the owner could answer a get. */
+/* The owner writes impossible answers to a get. */
 static void test_mad_answer(void **state)
 {
 	for (int which = 0; which < 4; which++) {
@@ -1143,7 +1147,10 @@ static void test_mad_answer(void **state)
 	}
 }
 
-/* One that says that it has read more than it was answered, or less: others' bytes are none of it. */
+/*
+ * The initiator says that it has read more or less than the owner has answered: the owner lends it at most half of the
+ * buffers, and has all of them again once the initiator has closed.
+ */
 static void test_mad_reader(void **state)
 {
 	static const uint64_t reads[] = { 0, 1000, UINT64_MAX };
@@ -1175,7 +1182,7 @@ static void test_mad_reader(void **state)
 	}
 }
 
-/* A claim that moves backwards, by whoever offers: nothing is done any more. */
+/* The initiator moves the claim backwards: the owner does no operation of it any more. */
 static void test_mad_writer(void **state)
 {
 	static const uint64_t claims[] = { 1, 2, 7, UINT32_MAX, 1ull << 31 };
@@ -1388,7 +1395,7 @@ static void test_owner_closes(void **state)
 	rma_close();
 }
 
-/* It has done some, and closes before anybody has looked; what came too late for it is not done. */
+/* The owner does two and closes before the initiator looks; the third one, which comes too late, is not done. */
 static void test_owner_closes_when_done(void **state)
 {
 	static const size_t lens[] = { 8, 4096 };
@@ -1507,8 +1514,8 @@ static void test_owner_stopped(void **state)
 }
 
 /*
- * Who offered dies: what it has not withdrawn may be done; the owner goes on. It has asked for more than there
- * are buffers to answer in, and nobody withdraws what is left.
+ * The initiator dies: the owner may do the operations that it has not withdrawn, and goes on. The initiator has posted
+ * more gets than the owner has buffers for, and nobody withdraws those that are left.
  */
 #define ASKED 24
 
@@ -1572,7 +1579,7 @@ static void fill_ring(void)
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT), 0);
 }
 
-/* No room in the ring: it goes another way; and who says that there is more room than there ever was is mad. */
+/* The ring has no room: a put goes another way. A reader's head beyond the tail is a breach of the protocol. */
 static void test_no_room(void **state)
 {
 	struct iovec iov = { from, 4096 };
