@@ -514,7 +514,7 @@ static void test_no_buffers(void **state)
 	rma_close();
 }
 
-/* The initiator makes fewer and fewer offers to an owner that never takes one; it makes more once the owner takes one. */
+/* The initiator makes fewer and fewer offers to an owner that takes none; it makes more once the owner takes one. */
 static void test_spared(void **state)
 {
 	uint64_t spared = 0;

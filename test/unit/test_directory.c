@@ -89,7 +89,7 @@ static void test_numbers(void **state)
 	assert_false(sc_directory_get(reader, 4, got));
 	assert_true(sc_directory_numbers(reader)[4] == UINT64_MAX);
 	assert_false(sc_directory_get(reader, CAPACITY, got));
-	/* whoever goes first */
+	/* the writer closes first: the reader still has the addresses */
 	sc_directory_close(writer);
 	assert_true(sc_directory_get(reader, 3, got));
 	sc_directory_close(reader);
@@ -312,7 +312,7 @@ static void test_anothers(void **state)
 	assert_int_equal(sc_directory_create(NAME, CAPACITY, &directory), -EADDRINUSE);
 	assert_int_equal(sc_directory_open(NAME, &reader), 0);
 	assert_int_equal(child_end(&writer), 0);
-	assert_true(sc_directory_get(reader, 6, got)); /* what is mapped stays */
+	assert_true(sc_directory_get(reader, 6, got)); /* the reader's mapping stays */
 	assert_string_equal(got, writer.line);
 	sc_directory_close(reader);
 	assert_int_equal(sc_directory_open(NAME, &reader), -ENOENT);
@@ -335,7 +335,7 @@ static void test_deads(void **state)
 	sc_directory_close(directory);
 }
 
-/* Its writer closes what it did not open, and lives on. */
+/* The writer closes a second descriptor of the file, which frees the lock, and lives on. */
 static void write_and_lose(struct child *self, void *arg)
 {
 	struct sc_directory *directory;
@@ -367,7 +367,7 @@ static void test_lost_lock(void **state)
 	assert_true(sc_directory_get(reader, 6, got));
 	assert_string_equal(got, writer.line);
 	sc_directory_close(reader);
-	/* what does not say whose it is has the lock alone to speak for it */
+	/* the file does not say which process owns it: only the lock could show that the owner lives */
 	scribble(bad_magic);
 	assert_int_equal(sc_directory_open(NAME, &reader), -ENOENT);
 	assert_int_equal(sc_reap_name(file), 1);

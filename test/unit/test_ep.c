@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_ep: endpoints come and go and leave nothing; many of them; ends with traffic in every state.
+ * test_ep: endpoints come and go and leave nothing; many endpoints; ends with traffic in every state.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -92,7 +92,7 @@ static void test_nothing_is_left(void **state)
 	struct end end;
 
 	(void)state;
-	end_open(&end, NULL); /* what is made once */
+	end_open(&end, NULL); /* the first endpoint makes what a process makes once */
 	end_close(&end);
 	before = look_alone();
 	assert_int_equal(before.names, 0);
@@ -353,7 +353,7 @@ static void test_ends_with_traffic(void **state)
 
 /* ---- fork, signals --------------------------------------------------------------------------- */
 
-/* What a child inherits it can let go of, and harms nobody by it. */
+/* A child destroys the endpoints that it has inherited: this harms nobody. */
 static void inherit(struct child *self, void *arg)
 {
 	(void)self;

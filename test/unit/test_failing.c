@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_failing: a process that does all that segments, services and reaping have to offer, while one system
- * call after the other fails: each point of fault.h that yields an errno, with each errno that may come, the
- * first and the second time (in builds with fault injection); with descriptors short; without /proc. Whatever
- * fails says so by a negative errno, nothing of the living is harmed, and no name and no descriptor is left.
+ * test_failing: a process that uses all functions of segments, services and reaping while system calls fail: each
+ * point of fault.h that yields an errno, with each errno that may come, the first and the second time (in builds with
+ * fault injection); with few descriptors; without /proc. A function that fails returns a negative errno, no living
+ * process is harmed, and no name and no descriptor is left.
  *
  * The parent never reaches a point itself, so that each child reads its own setting.
  */
@@ -106,7 +106,7 @@ static void use_own(struct sc_seg *seg)
 	CHILD_CHECK(is_error(sc_seg_slot_free(seg, 1)));
 }
 
-/* Who does not know in which pid namespace it is has the lock decide alone. */
+/* For a process that does not know its pid namespace the lock alone decides whether an owner lives. */
 static bool knows_namespace(void)
 {
 	const struct sc_host *host;
@@ -193,7 +193,7 @@ static int count_names(pid_t pid)
 	return count;
 }
 
-/* One that could not remove names may leave some, which is what it failed at; they are dead. */
+/* A process whose calls to remove names fail may leave names; their owner is dead. */
 static void run(const char *setting, bool names_stay)
 {
 	struct child child;
@@ -202,7 +202,7 @@ static void run(const char *setting, bool names_stay)
 		assert_true(child_start(&dead, leave, NULL) && child_reap(&dead));
 	child_spawn(&child, live_through, (void *)setting);
 	if (child_end(&child))
-		fail_msg("with %s", setting ? setting : "what this test is about");
+		fail_msg("with %s", setting ? setting : "no setting of a failing call");
 	if (!names_stay)
 		assert_int_equal(count_names(child.pid), 0);
 	assert_true(core_has_file(owner.line));
@@ -230,7 +230,7 @@ static bool is_tried(const struct sc_fault_site *site)
 	return false;
 }
 
-/* Not what would be true of the dead, or of another process, only. */
+/* Can the call fail so, though it concerns a living process, or this process? */
 static bool makes_sense(const char *point, int error)
 {
 	if (!strcmp(point, "owner.cookie"))
@@ -239,7 +239,7 @@ static bool makes_sense(const char *point, int error)
 		return error != ESRCH;
 	if (!strcmp(point, "host.pidfd"))
 		return error != ESRCH && error != EINVAL && error != ENOENT;
-	return strcmp(point, "shmfile.is_open"); /* what is not our file any more is not closed */
+	return strcmp(point, "shmfile.is_open"); /* a descriptor that is not the core's file any more stays open */
 }
 
 static void fail_at(const char *point)
@@ -285,7 +285,7 @@ static void short_of_descriptors(struct child *self, void *arg)
 	rlim_t most = (rlim_t)(intptr_t)arg;
 	struct rlimit before;
 
-	/* what it has stays open, and a few more can be */
+	/* open descriptors stay open, and a few more can be opened */
 	CHILD_CHECK(!getrlimit(RLIMIT_NOFILE, &before));
 	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){ most, before.rlim_max }));
 	live_through(self, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_fault: what SHMCMA_FAULT does to a process, each case in a child of its own.
+ * test_fault: the effect of SHMCMA_FAULT on a process, each case in a child of its own.
  *
  * Includes fault.c as a build with fault injection has it: not to be linked with another one.
  */
@@ -75,7 +75,7 @@ static int killed(struct outcome outcome)
 	return WIFSIGNALED(outcome.status) ? WTERMSIG(outcome.status) : -1;
 }
 
-/* What five passes of two points yield: 0; 40 * pass + errno where a.one alone fails once; 255. */
+/* Passes two points five times. Returns 0 if no pass fails; 40 * pass + errno if a.one alone fails, once; else 255. */
 static int passes(void)
 {
 	int result = 0;

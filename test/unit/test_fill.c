@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_fill: what is filled is what was given and nothing beside it, in each way and during a trial; one that is
- * given stays; a trial ends with the better way that it has seen, and comes again later and later; a near reader has
- * plain stores tried alone; the better by known costs is the one that was measured to be; what is fetched ahead is not changed by that.
+ * test_fill: each way, and a trial, write the given bytes into a buffer and change nothing beside it; a way that the
+ * user gives stays; a trial ends with the better way of those that it has tried, and comes again later and later; for a
+ * near reader only plain stores are tried; the known costs give the way that was measured to be better; bytes that are
+ * fetched ahead do not change.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -156,7 +157,7 @@ static void test_far(void **state)
 	assert_int_equal(fill.way, SC_FILL_CACHED);
 }
 
-/* What large ones cost is known once a trial has seen some, and the first of them hasten it, once. */
+/* The costs of large fills are known once a trial has had some. The first large fill makes the next trial come soon. */
 static void test_large(void **state)
 {
 	struct sc_fill fill;
@@ -187,7 +188,7 @@ static void test_large(void **state)
 	assert_int_equal(fill.read_cost, 0);
 }
 
-/* What goes another way is counted, and has a trial too; one whose way is given has none. */
+/* A payload that does not go through buffers counts as a fill, and has trials too; with a given way it has none. */
 static void test_trial_of_others(void **state)
 {
 	struct sc_fill fill;
@@ -230,7 +231,10 @@ static void test_parts(void **state)
 			}
 }
 
-/* What is fetched ahead stays as it is, and then is filled, or something else is; only some sizes, and in no trial. */
+/*
+ * To fetch a buffer ahead does not change it; then that buffer is filled, or another one. Only some sizes are fetched
+ * ahead, and none during a trial.
+ */
 static void test_fetched(void **state)
 {
 	static const size_t sizes[] = { 0, 100, 511, 512, 1024, 2000, 2048, 2049, 4096 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_hold: messages that are answered in the bounce buffer, or buffers, that they came in: that they are, and how; when
- * a buffer is not held, or not for long; what of a message that is unread in a buffer that its owner is short of; and who
- * closes, dies or breaks the rules with one.
+ * test_hold: a receiver answers a message in the bounce buffers that it came in; when it does not hold a buffer, or not
+ * for long; a message that is unread in a buffer that the owner needs; and a peer that closes, dies or breaks the rules
+ * while it holds a buffer.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -30,7 +30,7 @@
 static struct end pair[2], third;
 static uint8_t from[10 * MOST], into[10 * MOST];
 
-/* How buffers are filled is not tried: what a trial finds depends on the load of the machine. */
+/* There is no trial of the ways to fill buffers: its result depends on the load of the machine. */
 static struct sc_ep_attr cached_attr(void)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -57,7 +57,7 @@ static void talk(int who, size_t size, uint64_t seed)
 	memset(into, 0, size);
 	assert_int_equal(end_recv(receiver, receiver->peer, into, size, seed, SC_TAGGED), 0);
 	assert_int_equal(end_send(sender, sender->peer, from, size, seed, SC_TAGGED), 0);
-	memset(from, 0xee, size); /* it has been taken */
+	memset(from, 0xee, size); /* the send has copied it */
 	expect_sent(sender, from, size);
 	(void)sc_ep_poll(receiver->ep);
 	expect_received(receiver, receiver->peer, into, size, seed);
@@ -74,7 +74,7 @@ static uint32_t lent_by(int who)
 	return pair[who].peer->bounce.loans.count;
 }
 
-/* The one that it holds, or has lent so; SC_POOL_NONE: none. */
+/* Returns the buffer that pair[who] holds; SC_POOL_NONE: none. */
 static uint16_t held_by(int who)
 {
 	const struct sc_hold *hold = &pair[who].peer->hold;
@@ -106,7 +106,7 @@ static uint16_t open_holding(const struct sc_ep_attr *attr)
 	return held_by(1);
 }
 
-/* Post a receive for it and see that it is what was sent. */
+/* Posts a receive for a message that waits, and checks its bytes. */
 static void expect_waiting(struct end *receiver, size_t size, uint64_t seed)
 {
 	memset(into, 0, size);
@@ -137,7 +137,7 @@ static void lend_all(void)
 	assert_true(to->bounce.loans.count > 8);
 }
 
-/* And has had them all, unharmed. */
+/* The third reads all of them, unharmed. */
 static void third_reads(void)
 {
 	struct sc_peer *to = end_find(&pair[0], &third);
@@ -153,7 +153,7 @@ static void third_reads(void)
 	end_close(&third);
 }
 
-/* A record of one line as it is, whoever writes it. */
+/* Writes a record of one line to the peer without any check. */
 static void put_raw(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, uint32_t size,
 		    const struct sc_abi_bounce *record)
 {
@@ -219,7 +219,7 @@ static void test_at_once(void **state)
 		expect_waiting(&pair[1], SIZE, seed);
 		expect_waiting(&pair[0], SIZE, seed + 1);
 		assert_in_range(lent_by(0) + lent_by(1), 0, 2);
-		/* what each has lent the other holds, or has written into */
+		/* if one side has lent a buffer, the other side has it to answer in */
 		for (int who = 0; who < 2; who++)
 			assert_int_equal(lent_by(who), sc_hold_has(pair[!who].peer));
 	}
@@ -275,7 +275,7 @@ static void test_sizes_of_buffers(void **state)
 	}
 }
 
-/* To itself: who holds is who has lent. */
+/* An endpoint sends to itself: it holds the buffer that it has lent. */
 static void test_to_itself(void **state)
 {
 	static const size_t sizes[] = { SIZE, SIZE, 3 * MOST, 3 * MOST, 2 * MOST };
@@ -480,7 +480,7 @@ static void test_parts_in_turn(void **state)
 	}
 }
 
-/* An answer in fewer buffers takes the last of them, and all come back with it; what needs more takes none. */
+/* An answer in fewer buffers takes the last of them, and all come back with it; one that needs more takes none. */
 static void test_answer_of_another_size(void **state)
 {
 	struct sc_ep_attr attr = eager_attr();
@@ -617,7 +617,7 @@ static void test_other_sizes(void **state)
 	}
 }
 
-/* Who does not answer gives it back, after a while; at once with another, or before it sleeps. */
+/* A holder that does not answer gives the buffer back after a while, with the next message, or before it sleeps. */
 static void test_given_back(void **state)
 {
 	enum { POLLS, PEEKS, ANOTHER, SLEEP, HOWS };
@@ -940,7 +940,7 @@ static void test_head_is_ahead_of_a_part(void **state)
 	pair_close(pair);
 }
 
-/* What was lent before it comes back all the same. */
+/* Buffers that were lent before the held one come back all the same. */
 static void test_others_come_back(void **state)
 {
 	struct sc_ep_attr attr = cached_attr();
@@ -994,7 +994,7 @@ static void test_writer_closes(void **state)
 	}
 }
 
-/* Its owner closes: who holds it writes to nobody. */
+/* The owner of the buffer closes: the holder cannot send to it, and gives the buffer up. */
 static void test_owner_closes(void **state)
 {
 	(void)state;
@@ -1324,8 +1324,8 @@ static void test_bad_parts(void **state)
 }
 
 /*
- * The record of a part is no record any more once the part has been copied, and what it has come in seems to be given
- * back, as its sender says that it has read all; that is looked at for room for an acknowledgement.
+ * The copy of a part destroys the record of the part. Its buffer seems to be given back already, since the sender of
+ * the part says that it has read all; the receiver looks at that word for room for an acknowledgement.
  */
 static void test_taken_back(void **state)
 {
@@ -1344,7 +1344,7 @@ static void test_taken_back(void **state)
 	held = *writer->hold.bufs;
 	while (!end_send(&pair[0], owner, from, 8, 50, SC_TAGGED | SC_SILENT))
 		;
-	/* what is copied goes over it; who shares the memory could do so at that moment */
+	/* the copy goes over the record; a peer, which shares the memory, could write there at that moment too */
 	iov[1] = (struct iovec){
 		&sc_ring_next(&owner->rx.at, sc_ring_first(&owner->rx))->ctl, 8
 	};
@@ -1364,7 +1364,7 @@ static void test_taken_back(void **state)
 	pair_close(pair);
 }
 
-/* A head that goes back, or past what there is, behind a message that said how far it had read. */
+/* A message says how far its sender has read; then the sender's head goes back, or past the tail. */
 static void test_bad_heads(void **state)
 {
 	(void)state;
@@ -1387,7 +1387,7 @@ static void test_bad_heads(void **state)
 	}
 }
 
-/* Who is lent a buffer so whose number cannot be is no worse than any other. */
+/* A peer lends a buffer with an impossible number to be answered in: the receiver does not hold it, and goes on. */
 static void test_bad_lender(void **state)
 {
 	(void)state;

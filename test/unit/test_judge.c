@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_judge: who lives and who does not, from evidence that a healthy system does not show: files of /proc
- * with other content, headers and services that say what is not so, an owner that has lost its lock. What
- * cannot be told is life.
+ * test_judge: which processes count as alive, by evidence that a healthy system does not show: files of /proc with
+ * other content, headers and services that are wrong, an owner that has lost its lock. A process counts as alive if
+ * nothing shows that it is dead.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -90,7 +90,7 @@ static void test_boot_id(void **state)
 		assert_int_equal(child_run(read_boot, (void *)&boots[i]), 0);
 }
 
-/* Of /proc there is nothing but the boot. */
+/* /proc has nothing but the id of the boot. */
 static void read_little(struct child *self, void *arg)
 {
 	const struct sc_host *host;
@@ -107,7 +107,7 @@ static void read_little(struct child *self, void *arg)
 	close(fd);
 	CHILD_CHECK(!sc_host_get(&host));
 	CHILD_CHECK(!host->pid_ns && !host->start_time);
-	CHILD_CHECK(sc_host_runs(getpid(), 1, 0)); /* who knows */
+	CHILD_CHECK(sc_host_runs(getpid(), 1, 0)); /* nothing shows that it does not */
 	CHILD_CHECK(!sc_host_is_stopped(getpid()));
 	CHILD_CHECK(!sc_host_is_pidfd(0, getpid(), 0));
 }
@@ -118,7 +118,7 @@ static void no_memory(struct child *self, void *arg)
 
 	(void)self;
 	(void)arg;
-	CHILD_CHECK(!sc_host_self()); /* who has not asked yet is nobody */
+	CHILD_CHECK(!sc_host_self()); /* a process does not know itself before it asks */
 	CHILD_CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){ 4096, RLIM_INFINITY }));
 	CHILD_CHECK(sc_host_get(&host) == -ENOMEM);
 	CHILD_CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY }));
@@ -224,7 +224,7 @@ static void judge_thread(struct child *self, void *arg)
 	CHILD_CHECK(!pthread_create(&thread, NULL, tell_tid, &tid));
 	while (!atomic_load(&tid))
 		sched_yield();
-	CHILD_CHECK(sc_host_has_ended(tid, 0)); /* who had that number as a process has */
+	CHILD_CHECK(sc_host_has_ended(tid, 0)); /* now a thread has the number: a process that had it has ended */
 	CHILD_CHECK(!sc_host_runs(tid, 1, 0));
 }
 
@@ -337,7 +337,7 @@ static void test_lost_lock(void **state)
 	forged = seg->header;
 	forged.owner.cookie_addr = 8;
 	assert_false(sc_owner_lives(&forged.owner, 0));
-	/* what has its pid by now has something else at the address of its cookie */
+	/* another process has the pid by now, and another value at the address of the cookie */
 	seg->cma_pid = getpid();
 	seg->header.owner.cookie_addr = (uintptr_t)&other_cookie;
 	assert_true(sc_owner_is_dead(seg));
@@ -365,7 +365,7 @@ static void test_half_a_cookie(void **state)
 	munmap(memory, page);
 }
 
-/* Who does not know yet who it is, and cannot get to know it, takes everybody for alive. */
+/* A process that does not know itself yet, and cannot find out, takes each owner for alive. */
 static void judge_as_nobody(struct child *self, void *arg)
 {
 	const struct sc_abi_owner nobody = { 0 };
@@ -527,7 +527,7 @@ struct awaiting {
 	const struct claim *claim;
 };
 
-/* Three living endpoints: whichever the directory shows first, there is another after it. */
+/* Three living endpoints: after the first one that the directory shows there is another one. */
 static void await_dead(struct child *self, void *arg)
 {
 	const struct awaiting *awaiting = arg;
@@ -544,7 +544,7 @@ static void await_dead(struct child *self, void *arg)
 		sc_seg_destroy(seg[i]);
 }
 
-/* What is no segment of ours awaits nobody, whatever stands in it. */
+/* A file that is no segment of this layout awaits nobody, in spite of its claims. */
 static void await_garbled(struct child *self, void *arg)
 {
 	const struct awaiting *awaiting = arg;
@@ -566,7 +566,7 @@ static void await_garbled(struct child *self, void *arg)
 		sc_seg_destroy(seg[i]);
 }
 
-/* Reap what a process has left while others look like that. */
+/* Reaps the file of a dead process while `others` have such segments. */
 static void reap_while(child_body *others, const struct claim *claim, int expected)
 {
 	struct awaiting awaiting = { .claim = claim };
@@ -592,7 +592,7 @@ static void test_awaited(void **state)
 	for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++)
 		reap_while(await_dead, &claims[i], claims[i].awaited ? -EBUSY : 1);
 	reap_while(await_garbled, &claims[0], 1);
-	/* what cannot be read does not hold up the rest */
+	/* claims that the reaper cannot read do not keep the name */
 	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]) && core_failing(points[i], EIO); i++)
 		reap_while(await_dead, &claims[0], 1);
 	core_failing(NULL, 0);
@@ -628,11 +628,11 @@ static void test_services(void **state)
 
 	assert_true(child_start(&owner, lose_lock, NULL));
 	memcpy(service.address, owner.line, sizeof(service.address));
-	put_service(name, &service, sizeof(service)); /* of one that lives and has its lock */
+	put_service(name, &service, sizeof(service)); /* of an endpoint that lives */
 	assert_int_equal(sc_reap_name(name), -EBUSY);
 	file_of(owner.line, endpoint);
 	sc_shmfile_path(endpoint, path);
-	assert_int_equal(chmod(path, 0644), 0); /* of what is no endpoint's file */
+	assert_int_equal(chmod(path, 0644), 0); /* it looks like no endpoint's file now */
 	assert_int_equal(sc_reap_name(name), 1);
 	assert_int_equal(chmod(path, 0600), 0);
 	if (core_failing_after("otherfile.open", EMFILE, 1)) { /* its endpoint cannot be looked at */
@@ -674,7 +674,7 @@ static void hold_fake(struct child *self, void *arg)
 	unlink(path);
 }
 
-/* Who does not know who he is himself takes nobody for another. */
+/* A process that does not know itself cannot tell that the holder of the lock is not the process in the header. */
 static void judge_unknowing(struct child *self, void *name)
 {
 	(void)self;
@@ -683,8 +683,9 @@ static void judge_unknowing(struct child *self, void *name)
 }
 
 /*
- * Of a service: who holds the lock of its endpoint's file is its owner, but for one of our pid namespace who
- * is another than the header says; of what is no header that we can read nothing is said.
+ * A process holds the lock of the file of a service's endpoint: it counts as the owner, and the service stays. But if
+ * the header says that the owner is another process of this pid namespace, the service is removed. A header of
+ * another layout says nothing.
  */
 static void test_services_of_fakes(void **state)
 {

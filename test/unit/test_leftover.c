@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_leftover: processes that have nothing to do with each other, and what they do for each other's leftovers.
+ * test_leftover: processes that have no connection with each other remove each other's leftovers.
  *
- * Nobody polls. In a /dev/shm of its own where that is allowed; else others may be the ones who remove it.
+ * No process polls. The test has a /dev/shm of its own where that is allowed; else others may remove the files.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -180,7 +180,7 @@ static void make_zombie(pid_t pid)
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 }
 
-/* An end is told of once; whether it is a zombie's or of a pid that nobody has. */
+/* A look tells of an end once: of a zombie, or of a pid that no process has. */
 static void test_look(void **state)
 {
 	struct sc_leftovers leftovers = { 0 };
@@ -218,7 +218,7 @@ static int by_pid(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Those who live and come next, and the dead between them; others are looked at by others. */
+/* A process looks at the next living processes, and at the dead between them; other processes look at the rest. */
 static void test_next(void **state)
 {
 	struct sc_leftovers leftovers = { 0 };

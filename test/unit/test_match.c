@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_match: which receive and which message are found, against a matcher that scans an array; how
- * many entries are looked at for it; what remains when there is no memory.
+ * test_match: which receive and which message the matcher finds, compared with a matcher that scans an array; at how
+ * many entries it looks; and that it goes on without memory.
  *
  * Includes match.c to count its probes and to fail its allocations: not to be linked with another one.
  */
@@ -698,7 +698,7 @@ static void test_index_no_memory(void **state)
 
 /*
  * Entries looked at for each entry that is posted, found and unposted (or kept, found and dropped),
- * building and growing of tables included. What a scan of 10,000 would take is 5,000.
+ * building and growing of tables included. A scan of 10,000 entries would look at 5,000.
  */
 enum { MANY = 10000, PROBES_MAX = 8 };
 
@@ -743,7 +743,7 @@ static const void *pattern_source(const struct pattern *pattern, size_t i)
 	return (const void *)(place.first + i % pattern->sources * place.step);
 }
 
-/* What message i has in the bits that its receive ignores differs. */
+/* The bits that the receive ignores differ from message to message. */
 static uint64_t pattern_tag(const struct pattern *pattern, size_t i)
 {
 	uint64_t noise = i * 0x9e3779b97f4a7c15u & pattern->ignore;
@@ -798,8 +798,8 @@ static void test_cost(void **state)
 }
 
 /*
- * Whatever bits of the tag differ, and wherever the sources are: addresses of the heap and of mapped memory
- * as a kernel may choose them, the same in each run of this test.
+ * The cost does not depend on the bits in which tags differ, nor on the addresses of the sources: those of the heap and
+ * of mapped memory as a kernel may choose them, the same in each run of this test.
  */
 static void test_cost_of_places(void **state)
 {
