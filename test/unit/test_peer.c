@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_peer: how two endpoints come together and part, in every order; connections that are refused; and
- * claims, introductions and answers that nobody who keeps the rules would write.
+ * claims, introductions and answers that a peer which keeps the rules does not write.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -191,7 +191,7 @@ static void test_users(void **state)
 	three_close();
 }
 
-/* Who has come is remembered, by what the addresses of all its contexts have in common; who is only known has not come. */
+/* An endpoint remembers the peers that have come, by the stem of their addresses; a peer that is only known is not one. */
 static void test_has_come(void **state)
 {
 	char address[SC_ADDR_SIZE], context[SC_ADDR_SIZE];
@@ -258,8 +258,8 @@ static void test_slots_taken(void **state)
 }
 
 /*
- * Who could not be reached can still be heard, or is told that it is not: its messages do not wait for an
- * answer that cannot be given.
+ * An endpoint cannot reach a peer, which has no free slot. Messages of the peer arrive all the same, or their sends
+ * fail: they do not wait for an answer that the endpoint cannot give.
  */
 static void test_heard_but_not_reached(void **state)
 {
@@ -291,7 +291,7 @@ static void test_heard_but_not_reached(void **state)
 				assert_int_equal(sc_slab_used(&pair[1].ep->tx_ops), 0);
 			}
 			check_traffic(&third, &pair[1]);
-			/* a place is free, and nothing is left of what there was: both ways are tried again */
+			/* a slot is free, and nothing is left of the earlier tries: both directions connect anew */
 			assert_int_equal(end_recv(&pair[0], back, &byte, 1, 6, SC_TAGGED), 0);
 			end_close(&third);
 			if (sent_before)
@@ -747,8 +747,8 @@ static void test_answers(void **state)
 }
 
 /*
- * Somebody has written over our claim: what we send goes to nobody, or to whoever has the slot by now. That is
- * the end of it, and the claim is left to whose it is.
+ * Somebody has written over the claim of an endpoint, so that its records go to nobody, or to another peer that has the
+ * slot by now. The endpoint ends the connection, and leaves the claim as it is.
  */
 static void test_claim_overwritten(void **state)
 {
@@ -780,7 +780,7 @@ static void test_claim_overwritten(void **state)
 	}
 }
 
-/* Who is given up hears of it without sending anything more, long after its connection was answered. */
+/* A peer gives an endpoint up long after it answered: the endpoint learns of it though it sends nothing more. */
 static void test_given_up(void **state)
 {
 	struct sc_peer *peer;
@@ -799,7 +799,7 @@ static void test_given_up(void **state)
 	three_close();
 }
 
-/* Who comes changes nothing about the others: what there is between them and us is not looked at, see abi.h. */
+/* A peer that comes changes nothing about the others: the endpoint does not look at their claims, see abi.h. */
 static void test_only_come(void **state)
 {
 	struct sc_peer *peer;
@@ -1367,7 +1367,7 @@ static void test_killed_after_a_quarantine(void **state)
 	end_close(&pair[1]);
 }
 
-/* It reads nothing and answers nothing until it is killed. */
+/* It reads nothing and answers nothing until it is killed; `arg`: it closes its endpoint before. */
 static void mute(struct child *self, void *arg)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -1439,7 +1439,7 @@ static void test_killed_before_accepted(void **state)
 	check_killed_before_accepted(30000);
 }
 
-/* Whoever would have read it has ended as well: nothing is waited for. */
+/* The reader of the message has ended as well: the reaper waits for nobody. */
 static void test_killed_both(void **state)
 {
 	struct visit visit = { .size = 1000, .stays = true };
@@ -1454,7 +1454,7 @@ static void test_killed_both(void **state)
 	assert_true(core_has_file(child.line));
 	child_kill(&owner);
 	(void)sc_reap_scan();
-	(void)sc_reap_scan(); /* in whatever order it came to the two names */
+	(void)sc_reap_scan(); /* the first scan may have come to the two names in the other order */
 	assert_false(core_has_file(child.line));
 	assert_false(core_has_file(owner.line));
 }
@@ -1630,7 +1630,7 @@ static void parter_at_once(struct child *self, void *arg)
 	sc_seg_destroy(ep->seg);
 }
 
-/* Who says goodbye with a message unread keeps its file, unless the reader has closed meanwhile. */
+/* An endpoint that closes with a message unread keeps its file, unless the reader closes at the same time. */
 static void test_goodbye_to_one_that_closes(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -1685,7 +1685,7 @@ static void test_goodbye_while_we_close(void **state)
 	assert_int_equal(child_end(&child), 0);
 }
 
-/* What waits for a peer that has never looked at us ends, whether it closes (`close`) or is killed. */
+/* Operations wait for a peer that has never polled: they end when it closes (`close`), or when it is killed. */
 static void check_mute(bool close)
 {
 	const size_t sizes[] = { 8, 100000 };
@@ -1768,9 +1768,9 @@ static void test_killed_nameless(void **state)
 }
 
 /*
- * It has sent messages of which the first wants an answer, and its name is gone before it is let in: as at exit(3),
- * or removed by somebody else. What it has sent is received, and its own operations end; with `call`, the other
- * calls first.
+ * An endpoint has sent messages, of which the first needs an answer, and its file loses its name before the other lets
+ * it in: as at exit(3) (`departs`), or because somebody removes the name. The other receives the messages, and the
+ * operations of the endpoint end; with `call`, the other tries to send to it first.
  */
 static void vanished(bool departs, bool call)
 {
@@ -2097,7 +2097,7 @@ static void test_end_of_process(void **state)
 
 #ifdef SC_FAULT_INJECTION
 
-/* Let go, it comes, sends a message and ends. */
+/* When the parent lets it go, it connects, sends a message and ends. */
 static void late_visitor(struct child *self, void *arg)
 {
 	const struct visit *visit = arg;
@@ -2140,8 +2140,8 @@ static int let_go_at_attach(const char *point)
 }
 
 /*
- * A peer comes, sends and ends between this endpoint's look at the claims and its own connection. What it has sent is
- * received, whether a receive from it or a send to it makes the connection, and whether it has closed its endpoint.
+ * A peer comes, sends and ends between this endpoint's look at the claims and its own connection. The endpoint receives
+ * the message, whether a receive from the peer or a send to it makes the connection, and whether the peer has closed.
  */
 static void test_gone_amid_a_connection(void **state)
 {
@@ -2374,7 +2374,7 @@ static void test_claim_of_the_closed(void **state)
 	}
 }
 
-/* What is short for a while: nothing is lost, and the next call connects. */
+/* Memory or descriptors are short for a while: nothing is lost, and the next call connects. */
 static void test_short_for_a_while(void **state)
 {
 	static const int errors[] = { EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC };
@@ -2414,7 +2414,7 @@ static void test_slot_not_given_back(void **state)
 	three_close();
 }
 
-/* What looks at the end of a peer that has not ended: it is lost if nothing comes from it. */
+/* sc_peer_ended() for a peer that has not ended: the peer is lost only if it has not connected to this endpoint. */
 static void test_ended_alive(void **state)
 {
 	struct sc_peer *to;
@@ -2436,7 +2436,7 @@ static void test_ended_alive(void **state)
 	three_close();
 }
 
-/* Who closes asks what the other has read, which may be anything: then nothing is left to be read. */
+/* An endpoint that closes asks how far the peer has read. If the peer has written nonsense, no file is left for it. */
 static void test_closing_to_a_scribbler(void **state)
 {
 	char address[SC_ADDR_SIZE];
@@ -2461,7 +2461,7 @@ static void test_closing_to_a_scribbler(void **state)
 	}
 }
 
-/* Who does not know in which pid namespace it is says in its claim that its pid may be another's here. */
+/* An endpoint that does not know its pid namespace says in its claim that its pid may be another process's here. */
 static void test_unknown_namespace(void **state)
 {
 	struct end ends[2];
@@ -2638,7 +2638,7 @@ static void test_again_many_times(void **state)
 	end_close(&pair[0]);
 }
 
-/* What was under way ends before anything goes to the new one; what the last one has written is taken. */
+/* Operations to the last endpoint end before a message goes to the new one; the answers of the last one still count. */
 static void test_again_first_what_was(void **state)
 {
 	struct sc_peer *back;
