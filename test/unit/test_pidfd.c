@@ -16,7 +16,7 @@
 #include "pidfds.h"
 #include "os/pidfd.h"
 
-/* One for each process, whoever asks. */
+/* A process has one pidfd, also if several watches ask for it. */
 static void test_peers(void **state)
 {
 	int place = sc_pidfd_get(getpid());

@@ -224,7 +224,7 @@ static void test_one_cannot_take_all(void **state)
 	}
 }
 
-/* Those that have no memory yet are counted on, until there is none to be had; the oldest are lent first. */
+/* Buffers without memory count as free until there is no memory for them; the oldest buffers are lent first. */
 static void test_grow(void **state)
 {
 	struct sc_loans loans;
@@ -248,7 +248,7 @@ static void test_grow(void **state)
 	sc_pool_return(&pool, &loans, 1);
 	assert_false(sc_pool_may_lend(&pool, &loans, 5, 0));
 	check_ledger(&pool, &loans, 1);
-	sc_pool_grow(&pool, 8); /* by now there is */
+	sc_pool_grow(&pool, 8); /* by now there is memory */
 	assert_int_equal(pool.count, 8);
 	assert_true(sc_pool_may_lend(&pool, &loans, 6, 0));
 	check_ledger(&pool, &loans, 1);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_probe: copies inside this process, of which one side may not be there any more: an error, never a
- * signal; on a kernel that makes pages present when asked to, on one that does not (a filter of system calls
- * makes it so), on one that looks at no single page, and on one that moreover forbids process_vm_writev(2),
- * where what is there is copied all the same.
+ * test_probe: copies inside this process, of which one side may not be there any more: they return an error and cause
+ * no signal. The kernel makes pages present on request; or does not (a filter of system calls forbids it); or looks at
+ * no single page; or forbids process_vm_writev(2) too: then memory that is there is copied all the same.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -93,7 +92,7 @@ static int copy(bool write, void *to, const void *from, size_t len)
 	return write ? sc_probe_write(&memory, &both) : sc_probe_read(&memory, &both);
 }
 
-/* What is there is copied, within a page and across; of what is not, an error. */
+/* Memory that is there is copied, within a page and across two pages. */
 static void check_there(const struct pages *pages)
 {
 	uint8_t bytes[16];
@@ -176,7 +175,7 @@ static void nothing_asked(struct child *self, void *arg)
 	check_there(&pages);
 }
 
-/* Each page by itself is looked at in another way then. */
+/* The kernel cannot look at a page that is to be read: the core looks at each page in another way. */
 static void no_peek(struct child *self, void *arg)
 {
 	struct pages pages = map_pages();
@@ -209,7 +208,7 @@ static void no_look_at_all(struct child *self, void *arg)
 	copied_by_kernel(self, arg);
 }
 
-/* What cannot be asked for is not copied. */
+/* The core cannot ask whether a page is there: it does not copy the page. */
 static void fails(struct child *self, void *arg)
 {
 	struct pages pages = map_pages();
@@ -221,7 +220,7 @@ static void fails(struct child *self, void *arg)
 	CHILD_CHECK(copy(true, pages.write + pages.size - 8, bytes, 16) == -EIO);
 	core_failing("probe.touch", EFAULT);
 	CHILD_CHECK(copy(true, pages.write, bytes, 16) == -EIO);
-	core_failing("probe.peek", EFAULT); /* from the first: pages are looked at in another way */
+	core_failing("probe.peek", EFAULT); /* already at the first page: the core looks at pages in another way */
 	CHILD_CHECK(!copy(false, bytes, pages.write, 16));
 	core_failing(NULL, 0);
 	check_there(&pages);
@@ -321,7 +320,7 @@ static void test_nothing_asked(void **state)
 
 static void test_no_peek(void **state)
 {
-	unsigned int errors[] = { ENOSYS, EFAULT, EINVAL, 0 }; /* whatever is at the address */
+	unsigned int errors[] = { ENOSYS, EFAULT, EINVAL, 0 }; /* for each address, mapped or not */
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
@@ -383,7 +382,7 @@ static void test_known_bytes(void **state)
 	assert_false(sc_probe_knows(&memory, pages.write, 1, true));
 }
 
-/* What is known of a page is known for what it was looked at, for one poll or while a name is chosen. */
+/* A page stays known for the access that was looked at: for one poll, or whenever its name is chosen again. */
 static void test_known(void **state)
 {
 	struct pages pages = map_pages();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_reach: memory that CMA does not reach, as its process alone can read and write it (special.h), and memory that is
- * not there at all. The first is moved all the same, whatever is done with it and wherever it lies; of the second the
- * error tells whose it was.
+ * test_reach: memory that CMA does not reach, because only its own process can read and write it (special.h), and
+ * memory that is not there at all. Each operation on the first succeeds, on each side; for the second the error tells
+ * which side's memory it is.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -151,7 +151,7 @@ static void test_several(void **state)
 
 /* ---- memory that is not there ----------------------------------------------------------------- */
 
-/* How it is not. */
+/* Why an access fails. */
 enum lack { NO_MAPPING, NO_ACCESS, NO_WRITING, LACKS };
 
 static uint8_t *lacking(enum lack lack, size_t size)
@@ -159,7 +159,7 @@ static uint8_t *lacking(enum lack lack, size_t size)
 	uint8_t *mapped;
 
 	if (lack == NO_MAPPING)
-		return (uint8_t *)0x10000; /* where nothing is put unasked */
+		return (uint8_t *)0x10000; /* the kernel maps nothing there unless a process asks for this address */
 	mapped = mmap(NULL, size, lack == NO_WRITING ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		      0);
 	assert_ptr_not_equal(mapped, MAP_FAILED);
@@ -172,7 +172,7 @@ static void lacking_end(uint8_t *mapped, enum lack lack, size_t size)
 		munmap(mapped, size);
 }
 
-/* How a message fails whose buffers are these, for both. */
+/* A message with these buffers fails on both sides with the same error. */
 static void blamed(const uint8_t *out, uint8_t *in, size_t size, int err)
 {
 	struct sc_comp comp;
@@ -184,7 +184,7 @@ static void blamed(const uint8_t *out, uint8_t *in, size_t size, int err)
 	comp = comp_take(&pair[1].rx);
 	assert_int_equal(comp.err, err);
 	assert_int_equal(comp.len, 0);
-	/* the next ones are well */
+	/* the next message succeeds */
 	memset(into, 0, size);
 	assert_int_equal(end_recv(&pair[1], NULL, into, size, 2, 0), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, 2, 0), 0);
@@ -265,7 +265,7 @@ static void test_blamed_special(void **state)
 /* ---- one-sided -------------------------------------------------------------------------------- */
 
 static struct sc_reg *special_reg;
-static uint8_t *target; /* what is registered so */
+static uint8_t *target; /* the memory of special_reg */
 
 static void target_open(const struct route *route, uint8_t *memory)
 {
@@ -391,7 +391,7 @@ static void test_one_sided(void **state)
 	}
 }
 
-/* A registration that has been found to be so is not tried again; others are. */
+/* The initiator tries CMA only once on a registration that CMA does not reach. */
 static void test_tried_once(void **state)
 {
 	uint8_t *special = special_map(SPECIAL_REFUSED, SPACE);
@@ -407,7 +407,7 @@ static void test_tried_once(void **state)
 	special_unmap(special, SPACE);
 }
 
-/* What neither can reach is told at once, though the target does not poll; and whose it was. */
+/* An access to memory that is not there fails, a direct one without a poll of the target; the error says whose it is. */
 static void test_blamed_one_sided(void **state)
 {
 	(void)state;
@@ -430,7 +430,7 @@ static void test_blamed_one_sided(void **state)
 						ends_settle(pair, 2);
 					assert_int_equal(comp_take(&pair[0].tx).err, EIO);
 				}
-				/* a plain copy inside the process: as of any other code's */
+				/* inside the process, a plain copy faults as in any other code */
 				if (routes[r].way != WAY_LOCAL && (!write || lack != NO_WRITING)) {
 					struct sc_comp comp = run(none, at(0, SPACE), flags);
 

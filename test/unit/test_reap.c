@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_reap: what dead processes leave is removed, what living ones have is not; service names. In a
- * /dev/shm of its own where that is allowed; else other tests may reap our dead before we do.
+ * test_reap: a reaper removes the files of dead processes, and no file of a living one; names of services. The test has
+ * a /dev/shm of its own where that is allowed; else other tests may reap its dead before it does.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -178,7 +178,7 @@ static void test_lost_lock(void **state)
 	assert_reaped(name);
 }
 
-/* The operator's command by the shell; its exit status. */
+/* Runs the operator's command by the shell. Returns its exit status. */
 static int run_command(const char *arguments)
 {
 	const char *build = getenv("abs_top_builddir");
@@ -191,7 +191,7 @@ static int run_command(const char *arguments)
 	return WEXITSTATUS(status);
 }
 
-/* What it has to say goes into no file that it looks at, though that could have the number of its standard error. */
+/* The command writes no line into a file that it looks at, though that file could get the number of standard error. */
 static void test_command_without_streams(void **state)
 {
 	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX], before[4096], after[4096];
@@ -213,7 +213,7 @@ static void test_command_without_streams(void **state)
 	assert_reaped(name);
 }
 
-/* What cannot be written is said, and the exit status tells. */
+/* The command says that it cannot write its output, and its exit status tells it. */
 static void test_command_output(void **state)
 {
 	(void)state;
@@ -508,7 +508,7 @@ static void test_other_user(void **state)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* A name that says that it is another user's is left alone, whoever owns the file. */
+/* A reaper leaves a name of another user alone, also if the file is its own user's. */
 static void test_named_by_other_user(void **state)
 {
 	char names[3][SC_ADDR_NAME_MAX];
@@ -552,7 +552,7 @@ static void scan_without_files(struct child *self, void *arg)
 {
 	(void)self;
 	(void)arg;
-	CHILD_CHECK(!sc_reap_scan()); /* what is asked for once */
+	CHILD_CHECK(!sc_reap_scan()); /* makes the system calls that a process makes once */
 	if (!forbid_files())
 		_exit(CHILD_SKIPS);
 	_exit(sc_reap_scan());
@@ -628,7 +628,7 @@ static void hold_file(struct child *self, void *arg)
 	child_wait(self);
 }
 
-/* What an earlier version has left is for those who ask for it: other users' files may have such names. */
+/* A scan removes files of an earlier version only if it is asked to: other users' files may have such names. */
 static void test_old(void **state)
 {
 	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
@@ -1138,7 +1138,7 @@ static void fight(struct child *self, void *arg)
 		for (int i = 0; !err && i < 20; i++) {
 			char segment[SC_ADDR_NAME_MAX];
 
-			/* whoever holds a name keeps it, whatever the others try */
+			/* the process that holds a name keeps it, in spite of the others */
 			file_of(seg->header.address, segment);
 			CHILD_CHECK(inode_of(name) == inode);
 			CHILD_CHECK(sc_shmfile_is_named(segment, seg->dev, seg->ino));
@@ -1203,7 +1203,7 @@ static void exec_reaper(struct child *self, void *arg)
 	CHILD_CHECK(!self);
 }
 
-/* It goes on; what it ends with. */
+/* Lets the reaper go on and end. Returns its exit status. */
 static int end_reaper(struct child *child)
 {
 	int status;
@@ -1227,7 +1227,7 @@ static void check_named_again(const char *point)
 	int status;
 
 	sc_addr_service_file(service, name);
-	/* what a dead holder leaves: a name without lock */
+	/* a dead holder leaves a name without lock */
 	assert_int_equal(sc_shmfile_create(&old), 0);
 	assert_int_equal(sc_shmfile_publish(&old, name), 0);
 	close(old.fd);
@@ -1259,7 +1259,7 @@ static void stop_reaper(const char *point, char name[SC_ADDR_NAME_MAX], struct c
 	assert_true(WIFSTOPPED(status));
 }
 
-/* Who looks through all names for who awaits the dead has the life lock until it has removed the name. */
+/* A reaper that looks through all names for peers of a dead file holds its life lock until it has removed the name. */
 static void test_locked_to_the_end(void **state)
 {
 	char name[SC_ADDR_NAME_MAX];
