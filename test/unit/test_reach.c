@@ -407,7 +407,7 @@ static void test_tried_once(void **state)
 	special_unmap(special, SPACE);
 }
 
-/* An access to memory that is not there fails, a direct one without a poll of the target; the error says whose it is. */
+/* An access to memory that is not there fails, a direct one without a poll of the target. The error names the side. */
 static void test_blamed_one_sided(void **state)
 {
 	(void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_reg: registrations in real segments: what peers see of them, and how their end waits for those who
- * copy: who let go, who die, who are stopped, who have only just come. In a /dev/shm of its own where that
- * is allowed.
+ * test_reg: registrations in real segments: what peers see of them, and how the owner, to close one, waits for peers
+ * that copy: they let go, die, are stopped, or have only just come. The test has a /dev/shm of its own where that is
+ * allowed.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -33,7 +33,7 @@
 
 static struct sc_regtab *tab;
 static struct end target;
-static uint32_t *released; /* shared with children: one who held on says that it is about to let go */
+static uint32_t *released; /* shared with children: counts holders that are about to let go */
 
 static struct sc_ep_attr attr_with(struct sc_regtab *regtab)
 {
@@ -338,7 +338,7 @@ static void test_footprint(void **state)
 
 /* ---- those who copy -------------------------------------------------------------------------- */
 
-/* What another process does with its hazard words. */
+/* How long another process holds a registration by its hazard word. */
 enum hold {
 	HOLD_TILL_CLOSED,  /* until it sees the registration closed; says so, lets go */
 	HOLD_CHANGE,	   /* the same, but raises the word again and again, and never lets go */
@@ -363,13 +363,13 @@ static void hold_till(const struct holder *holder, const struct sc_peer *peer)
 	else
 		while (sc_load_acquire_64(&view.regs[holder->index].tag) & 1)
 			sched_yield();
-	/* long enough that one who does not wait is past it */
+	/* long enough: an owner that does not wait has closed it by then */
 	for (int i = 0; i < 100; i++)
 		sched_yield();
 	__atomic_fetch_add(released, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Until told: whichever of these words one who waits has seen first, another one follows. */
+/* Raises the word until the parent says stop: after each value that a waiting owner sees another one follows. */
 static void keep_raising(const struct child *self, uint64_t *word, uint32_t name)
 {
 	char byte;
@@ -421,7 +421,7 @@ static void start_holder(struct child *child, struct holder *holder)
 	assert_true(child_start(child, hold, holder));
 }
 
-/* However long the holder takes, which may have to wait for a processor. */
+/* Closes without a limit of time, since the holder may have to wait for a processor. */
 static int close_without_limit(struct sc_reg *reg)
 {
 	int ret;
@@ -432,7 +432,7 @@ static int close_without_limit(struct sc_reg *reg)
 	return ret;
 }
 
-/* Accepted before or not, in whichever word: it is waited for. */
+/* The owner waits for a holder, accepted before or not, with each of its words. */
 static void test_released(void **state)
 {
 	(void)state;
@@ -503,7 +503,7 @@ static void test_stopped(void **state)
 		assert_int_equal(find(9), -EKEYREJECTED);
 		assert_null(sc_regtab_own(tab, 9));
 	}
-	/* what it copies from is not anybody else's meanwhile, its key is */
+	/* no other registration gets the entry that the stopped process copies under, but one may get its key */
 	other = must_open(RW | SC_REG_KEY, 9, 0x2000);
 	assert_int_not_equal(other->index, index);
 	assert_int_equal(sc_reg_close(reg), -EBUSY);
@@ -618,7 +618,7 @@ static void remove_name(const char *address)
 	assert_return_code(unlink(path), errno);
 }
 
-/* Who has not been let in, and whose file has lost its name, is not dead for that. */
+/* A peer that has not been let in, and whose file has lost its name, does not count as dead for that. */
 static void test_nameless(void **state)
 {
 	struct sc_reg *reg = must_open(RW, 0, 0x1000);
@@ -642,7 +642,7 @@ static void test_nameless(void **state)
 	assert_int_equal(sc_reg_close(reg), host->pid_ns == SC_HOST_FIRST_PID_NS ? 0 : -EBUSY);
 }
 
-/* What is waited for while others run: a test may act just then, once. */
+/* The core waits for other threads by sched_yield(): at the next such call a test may act, once. */
 static void (*_Atomic meanwhile)(void);
 
 int sched_yield(void)
@@ -776,14 +776,14 @@ static void claim_by_hand(uint32_t slot, uint64_t claim, const struct sc_reg *re
 	sc_add_acq_rel_32(&sc_seg_presence(target.ep->seg)->membership, 1);
 }
 
-/* Who has been refused in the claim itself has no memory there, and copies nothing. */
+/* A peer that was refused in its claim has no memory there, and copies nothing: the owner does not wait for it. */
 static void test_refused(void **state)
 {
 	struct sc_reg *reg = must_open(RW, 0, 0x1000);
 
 	(void)state;
 	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_CLAIM_REFUSED | SC_ABI_PUBLISHED, reg);
-	target.ep->accepted[0] |= 1ULL << 3; /* so has it been refused */
+	target.ep->accepted[0] |= 1ULL << 3; /* the endpoint has refused it so */
 	assert_int_equal(sc_reg_close(reg), 0);
 }
 
@@ -792,7 +792,7 @@ static void let_go_by_hand(void)
 	sc_store_release_64(&sc_seg_slot(target.ep->seg, 3)->hazards.words[0], 0);
 }
 
-/* Who gives no address that makes sense is refused, and is waited for all the same. */
+/* The owner refuses a peer without a possible address, and waits for it all the same. */
 static void test_nobody(void **state)
 {
 	struct sc_reg *reg = must_open(RW, 0, 0x1000);
@@ -924,7 +924,7 @@ static void fill_up(struct child *self, void *arg)
 	CHILD_CHECK(!sc_ep_create(&attr, &ep));
 	CHILD_CHECK(!try_open(RW, 0, 0x1000, &regs[count++]));
 	fd = take_all();
-	/* what has memory can be used */
+	/* entries that have memory can be used */
 	while (count < 64)
 		CHILD_CHECK(!try_open(RW, 0, 0x1000, &regs[count++]));
 	for (int i = 0; i < 3; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_regtab: the table of registrations in plain memory: keys, bounds, ranges; what an initiator finds in a
- * view that its owner has written, and in one that somebody with other intentions has.
+ * test_regtab: the table of registrations in plain memory: keys, bounds, ranges; the look of an initiator into a
+ * view that its owner has written, and into one that a hostile process has written.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -222,7 +222,7 @@ static void test_application_keys(void **state)
 		assert_int_equal(find(keys[i]), 0);
 }
 
-/* The same key, closed and taken again: who had found it before does not take the one for the other. */
+/* A key is closed and taken again: an initiator that found it before does not take the new one for the old one. */
 static void test_application_key_again(void **state)
 {
 	struct sc_reg *reg = open_one(RW | SC_REG_KEY, 5, 0x1000, 16);
@@ -459,7 +459,7 @@ static void test_bounds(void **state)
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-/* What slices say is what walking the vector says, from any place, with room for any number. */
+/* A slice has the same pieces as a walk along the vector, from any place, with room for any number of pieces. */
 static void check_slices(const struct sc_reg *reg, const struct iovec *ranges, size_t count)
 {
 	struct sc_reg_span span;
@@ -682,7 +682,7 @@ static int at_change(const char *point)
 }
 #endif
 
-/* What has been scribbled into their count is gone with the next change of them, and hides none. */
+/* A peer writes into the count of the chains: the next change corrects it, and each change stays visible. */
 static void test_chains_scribbled(void **state)
 {
 	struct sc_reg *reg = victim();
@@ -780,7 +780,10 @@ static void protect(void *from, size_t size, int how)
 	assert_return_code(mprotect((char *)from + skip, (size - skip) / page * page, how), errno);
 }
 
-/* Counts of what has no memory: it is not touched, and not there; what has some is, and is not asked for again. */
+/*
+ * The view counts entries without memory: the initiator does not touch them, and finds nothing there. It finds entries
+ * with memory, and asks for their memory only once.
+ */
 static void test_without_memory(void **state)
 {
 	struct iovec two[2] = { { (void *)0x1000, 10 }, { (void *)0x2000, 10 } };
@@ -818,7 +821,7 @@ static void test_without_memory(void **state)
 	protect(view.ranges + RANGES / 2, RANGES / 2 * sizeof(*view.ranges), PROT_READ | PROT_WRITE);
 }
 
-/* What somebody scribbles into the view is not believed by the owner, and gone with the next use. */
+/* A peer scribbles into the view: the owner does not believe it, and the next use of an entry overwrites it. */
 static void test_scribbled(void **state)
 {
 	struct sc_reg *regs[64];

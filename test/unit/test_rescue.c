@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_rescue: injected puts that nobody polls for: the daemon's thread does them, in order, and once; what the
- * endpoint's thread posts meanwhile; which operations that thread leaves; words that a peer which keeps the rules would
- * not write; and the end of the endpoint and of the process.
+ * test_rescue: injected puts while neither side polls: the daemon thread does them, in order, and once; operations that
+ * the endpoint's thread posts meanwhile; operations that the daemon thread leaves; words that a peer which keeps the
+ * rules does not write; and the end of the endpoint and of the process.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -467,8 +467,8 @@ static uint32_t buffers_lent(void)
 }
 
 /*
- * The buffers of a longer one stay lent until it has ended, whoever does it: here the thread withdraws, the owner passes
- * over the record, and the thread copies only then.
+ * The buffers of a longer put stay lent until it has ended, whichever side does it. Here the thread withdraws the put,
+ * the owner passes over the record, and the thread copies only then.
  */
 static void test_large(void **state)
 {
@@ -760,7 +760,7 @@ static void test_endpoint_closes(void **state)
 	}
 }
 
-/* What is done is done, what is not fails. */
+/* The owner closes after the thread has done a put: the put has no error. */
 static void test_owner_closes(void **state)
 {
 	OPEN();

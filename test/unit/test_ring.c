@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_ring: records of every length at every place of the ring, over many laps; what is left of earlier
- * laps is never taken for a record; payload in lines; positions that cannot be; cleaning stays within the lines. All
- * that for rings as they begin and such as have grown, and growing wherever it may be.
+ * test_ring: records of every length at every place of the ring, over many laps; lines of earlier laps are never taken
+ * for a record; payload in lines; impossible positions; cleaning stays within the lines. Rings are tested as they begin
+ * and after they have grown, and they grow at each place where they may.
  */
 #include <setjmp.h>
 #include <stdarg.h>
