@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_rma: reads, writes and atomics on a peer's registered memory, by all ways that they can take: what is
- * refused, in what order they are done, what is counted, and how they end when either side closes or dies. What
- * peers that do not keep the rules ask and answer is in test_serve.
+ * test_rma: reads, writes and atomics on a peer's registered memory, by all ways that they can take: which are refused,
+ * in what order they are done, which are counted, and how they end when either side closes or dies. Requests and
+ * answers of peers that do not keep the rules are in test_target.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -371,7 +371,7 @@ static void test_closed_at_the_fence(void **state)
 	}
 }
 
-/* Whoever injects may use the memory at once; whoever wants no completion gets one of a failure. */
+/* The caller may reuse injected memory at once; a silent operation has a completion only if it fails. */
 static void test_injected_and_silent(void **state)
 {
 	static uint8_t out[SC_INJECT_MAX];
@@ -627,7 +627,7 @@ static void test_many_atomics(void **state)
 	rma_close();
 }
 
-/* What follows such an operation, by a fence or by the order of the endpoint, finds it done. */
+/* An operation behind an atomic one, by a fence or by the order of the endpoint, finds it done. */
 static void test_behind_atomics(void **state)
 {
 	(void)state;
@@ -1014,8 +1014,8 @@ static void test_order_of_puts_made_again(void **state)
 }
 
 /*
- * Whose memory it was that a get has read: its owner's word of life says so before and after, else the cookie; and
- * if that says no, it is made again by the owner.
+ * A get needs a proof that the memory was its owner's: the word of life before and after the copy, else the cookie. If
+ * there is none, the owner does the get again.
  */
 static void test_proof_of_a_get(void **state)
 {
@@ -1031,7 +1031,7 @@ static void test_proof_of_a_get(void **state)
 			rma_open(&routes[1]);
 			pattern_fill(space, size, 10 * life + same);
 			memset(into, 0, size);
-			pair[0].peer->cma.cookie ^= !same; /* another process, by the looks of it */
+			pair[0].peer->cma.cookie ^= !same; /* it looks like another process */
 			before = life_take(pair[0].peer, life);
 			if (before) {
 				assert_int_equal(run(into, at(0, size), 0).err, 0);
@@ -1164,8 +1164,8 @@ static void test_both_full(void **state)
 }
 
 /*
- * Bytes through bounce buffers, and the reader's head cannot be: whoever waits for the buffers, the one that puts
- * or the one that answers a get, finds it out, though there is room in the ring.
+ * Bytes go through bounce buffers, and the reader writes an impossible head. The side that waits for the buffers, to
+ * put or to answer a get, finds it, though there is room in the ring.
  */
 static void test_impossible_head(void **state)
 {
@@ -1315,7 +1315,7 @@ static void test_self(void **state)
 	}
 }
 
-/* Whoever does nothing but peek serves, and gets its own operations done. */
+/* An endpoint that does nothing but peek serves requests, and its own operations end. */
 static void test_peek_makes_progress(void **state)
 {
 	(void)state;
@@ -1492,7 +1492,7 @@ static void test_closed_under_way(void **state)
 			}
 }
 
-/* What a peer has sent before it closed is there to be received. */
+/* The endpoint receives the message that the peer sent before it closed. */
 static void check_last_words(void)
 {
 	assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 5, 0), 0);
@@ -1501,8 +1501,8 @@ static void check_last_words(void)
 }
 
 /*
- * Whoever finds a peer closed by writing to it still gets what that has sent before. What is posted is refused:
- * until that has been read, for now.
+ * An operation finds that the peer has closed: the endpoint still receives the peer's earlier message. The first post
+ * returns -EAGAIN; after polls, which read that message, a post returns -ECONNRESET.
  */
 static void test_last_words(void **state)
 {
@@ -1661,7 +1661,7 @@ static void test_asked_and_gone(void **state)
 	}
 }
 
-/* What is to be copied from one that has closed is not there any more. */
+/* An initiator closes before the owner has copied its put: the owner copies nothing from it. */
 static void test_put_of_the_closed(void **state)
 {
 	static const struct route strict = { "", true, WAY_CMA };
@@ -1727,7 +1727,7 @@ static void config_no_cma(struct sc_config *config)
 	config->cma = false;
 }
 
-/* Strict or not, whoever of the two may copy from the other. */
+/* Operations between two processes: the owner is strict or not, and each process may copy from the other or not. */
 static void test_processes(void **state)
 {
 	(void)state;
@@ -1757,7 +1757,7 @@ static void test_processes(void **state)
 	}
 }
 
-/* The owner is killed: who writes notices. What it had said before is there. */
+/* The owner is killed: an operation that is posted after that fails. */
 static void test_owner_killed(void **state)
 {
 	(void)state;
@@ -1792,7 +1792,7 @@ static void test_owner_killed(void **state)
 	}
 }
 
-/* With operations under way, and both directions connected: they end as soon as one write looks. */
+/* The owner is killed with operations under way: all of them end once the initiator looks at the owner. */
 static void test_killed_under_way(void **state)
 {
 	(void)state;
@@ -1815,7 +1815,7 @@ static void test_killed_under_way(void **state)
 		for (int i = 0; i < 50; i++)
 			assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), 0);
 		child_kill(&child);
-		sc_peer_ended(peer); /* whoever notices */
+		sc_peer_ended(peer); /* as each part of the core does that notices the death */
 		for (int i = 0; i < 50; i++) {
 			struct sc_comp comp = wait_comp();
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_rx: receiving: multi-receive, peek, claim, discard, cancel, sources, wildcards; and records that no
- * peer that keeps the rules would write: each costs its writer the connection and nobody else anything.
+ * test_rx: receiving: multi-receive, peek, claim, discard, cancel, sources, wildcards; and records that a peer which
+ * keeps the rules does not write: each costs its writer the connection, and harms nobody else.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -233,7 +233,7 @@ static void test_peek(void **state)
 	}
 }
 
-/* Whoever only peeks sees a message of one that has just come. */
+/* An endpoint that only peeks sees a message of a peer that has just come. */
 static void test_peek_sees_newcomers(void **state)
 {
 	struct end ends[2];
@@ -368,7 +368,7 @@ static void test_claim_of_each_kind(void **state)
 	}
 }
 
-/* What was claimed from a peer that is gone: payload that had come is there, other is not. */
+/* The sender of claimed messages closes: an eager payload is still there, the payload of a rendezvous is not. */
 static void test_claim_of_the_gone(void **state)
 {
 	struct sc_recv claim = { .iov = &(struct iovec){ into, sizeof(into) },
@@ -435,7 +435,7 @@ static void test_multi(void **state)
 	struct sc_ep_attr attr = end_attr();
 
 	(void)state;
-	attr.config.share_min = UINT32_MAX; /* what both sides copy ends later, too */
+	attr.config.share_min = UINT32_MAX; /* a message that both sides copy would end later, too */
 	for (enum way way = 0; way < WAYS; way++)
 		for (int late = 0; late < 2; late++) {
 			size_t at = 0;
@@ -657,8 +657,8 @@ static void test_multi_many(void **state)
 /* ---- a sender that closes -------------------------------------------------------------------- */
 
 /*
- * Its buffers are the application's again, so nothing may be copied out of them any more: whoever receives
- * then is told, also before it has polled.
+ * The sender has closed, so its application may use the buffers again, and nobody may copy from them: a receive of the
+ * message fails, also before the receiver has polled.
  */
 static void test_payload_of_the_closed(void **state)
 {
@@ -692,7 +692,7 @@ static void test_payload_of_the_closed(void **state)
 		}
 }
 
-/* What it had sent for good arrives, in whatever order the two get to know of each other. */
+/* Messages of complete sends arrive after their sender has closed, also if the receiver does not know it yet. */
 static void test_last_words(void **state)
 {
 	static const uint32_t flags[] = { 0, SC_SEND_DELIVERY };
@@ -719,7 +719,7 @@ static void test_last_words(void **state)
 					end_send(&pair[0], pair[0].peer, from, sizes[i], 0, flags[f]), 0);
 				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 1, SC_TAGGED),
 						 0);
-				/* both are sent for good, if they say so before the end */
+				/* both sends are complete if their completions are there before the end */
 				if (!f && pair[0].tx.tail - pair[0].tx.head == (known ? 3 : 2)) {
 					end_close(&pair[0]);
 					ends_settle(pair, 2);
@@ -735,7 +735,7 @@ static void test_last_words(void **state)
 				assert_int_equal(comp_take(&pair[1].rx).len, 8);
 				assert_int_equal(pair[1].ep->counters.quarantines, 0);
 				end_close(&pair[1]);
-				assert_false(core_has_file(address)); /* by who read the last of it */
+				assert_false(core_has_file(address)); /* the reader has removed it */
 			}
 }
 
@@ -773,7 +773,7 @@ static void victim_open(void)
 	ends_settle(&third, 1);
 }
 
-/* It has lost the one and not the other, and has received nothing that was not meant. */
+/* The victim has lost pair[0] and not the third, and has received nothing but the messages of both. */
 static void victim_check(void)
 {
 	struct sc_counters *counters = &pair[1].ep->counters;
@@ -786,7 +786,7 @@ static void victim_check(void)
 	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -ECONNRESET);
 	assert_true(end_send(&pair[1], pair[1].peer, from, 8, 0, 0) < 0);
-	/* what came before is there */
+	/* earlier messages are there */
 	memset(into, 0, 1000);
 	assert_int_equal(end_recv(&pair[1], NULL, into, 1000, 88, SC_TAGGED), 0);
 	assert_int_equal(end_recv(&pair[1], of_third, into + 1000, 1000, 77, SC_TAGGED), 0);
@@ -905,7 +905,7 @@ static void test_grown(void **state)
 	assert_int_equal(end_blocks(&pair[1]) - blocks, (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
 	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0);
 	victim_check();
-	if (!core_failing("probe.touch", EFAULT)) /* as where there is none to be had */
+	if (!core_failing("probe.touch", EFAULT)) /* as if there were no memory */
 		return;
 	bad_record(CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0);
 	core_failing(NULL, 0);
@@ -1282,7 +1282,7 @@ static void test_parts(void **state)
 	pair_close(pair);
 }
 
-/* What has arrived in part is no message yet for who looks. */
+/* A peek does not find a message of which only a part has arrived. */
 static void test_peek_at_parts(void **state)
 {
 	(void)state;
@@ -1780,7 +1780,10 @@ static void test_ended_at_the_fence(void **state)
 	pair_close(pair);
 }
 
-/* What names buffers of one whose segment we do not have is not to be had, nor what is behind it. */
+/*
+ * A record names buffers of a peer whose segment the endpoint does not have: the record is lost, and those behind it,
+ * but it is no breach of the protocol.
+ */
 static void test_buffers_of_the_gone(void **state)
 {
 	static const int kinds[] = { SC_ABI_BOUNCE, SC_ABI_PIECE, SC_ABI_PUT, SC_ABI_GOT,
@@ -1887,7 +1890,7 @@ static void test_past_the_queue(void **state)
 		assert_true(sc_ep_poll(pair[1].ep) > 0);
 		assert_int_equal(sc_comp_ring_by_passed(&pair[1].rx, entries), cases[i].direct);
 		expect_past(entries, cases[i].direct, 4, cases[i].cut, cases[i].data);
-		/* what waits goes before what comes, and no entry outlives its poll */
+		/* a completion that waits goes before a new one, and no entry is written after its poll */
 		send_eight(1, 4, false);
 		sc_ep_poll(pair[1].ep);
 		send_eight(2, 8, false);

@@ -211,7 +211,7 @@ static void test_shared(void **state)
 	crowd_open(&crowd);
 	assert_int_equal(sc_rxq_room(crowd.rxq), 64);
 	assert_ptr_equal(crowd.from[1]->source, crowd.from[2]->source);
-	/* the first posted is for whoever comes first; from a source, whichever endpoint's peer names it */
+	/* the first receive takes the first message of its source, at each endpoint of the queue */
 	assert_int_equal(receive(crowd.rxq, crowd.from[1], &buf[0], 1), 0);
 	assert_int_equal(receive(crowd.rxq, NULL, &buf[1], 1), 0);
 	assert_int_equal(sc_rxq_room(crowd.rxq), 62);
@@ -236,8 +236,8 @@ static void test_shared(void **state)
 }
 
 /*
- * A sender that one endpoint has met, or heard, comes to another one, sends and closes. A receive from it gets the message,
- * whichever endpoint is polled first, and whether the receive was posted before the sender came or after it closed.
+ * A sender that one endpoint has met, or heard, comes to another one, sends and closes. A receive from it gets the
+ * message, whichever endpoint is polled first, and whether the receive was posted before the sender came or after.
  */
 static void test_shared_by_the_departed(void **state)
 {
@@ -278,7 +278,7 @@ static void test_shared_by_the_departed(void **state)
 	crowd_close(&crowd);
 }
 
-/* What no message ends the first endpoint reports; without any nobody does. */
+/* The first endpoint reports a receive that ends without a message; if there is no endpoint, nobody reports it. */
 static void test_reporter(void **state)
 {
 	struct crowd crowd;
@@ -393,7 +393,7 @@ static void test_leave_amid(void **state)
 	}
 }
 
-/* Who is silent is reported where the endpoint says so. */
+/* An endpoint with rx_report reports silent receives too; others do not. */
 static void test_report(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
