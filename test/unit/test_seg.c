@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_seg: segments: what is made, who may attach, what remains. In a /dev/shm of its own where that is
- * allowed.
+ * test_seg: segments: their files, the processes that may attach, the files that remain. The test has a /dev/shm of its
+ * own where that is allowed.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -143,7 +143,7 @@ static void start_owner(struct child *owner)
 	assert_true(child_start(owner, own, NULL));
 }
 
-/* What a process that has nothing to do with this one finds. */
+/* An unrelated process looks for the segment, and exits with the errno. */
 static void find(struct child *self, void *arg)
 {
 	(void)self;
@@ -340,7 +340,7 @@ static void test_attach(void **state)
 	assert_int_equal(unlink(path_of(owner.line)), 0);
 }
 
-/* Who writes to standard streams that he has closed writes into no segment, his own or a peer's. */
+/* A process writes to standard streams that it has closed: it writes into no segment, its own or a peer's. */
 static void without_streams(struct child *self, void *arg)
 {
 	struct sc_seg *own_seg, *seg;
@@ -383,7 +383,7 @@ static void hold(struct child *self, void *arg)
 	child_wait(self);
 }
 
-/* The owner is seen to be dead, too, while another process reaps it; what it has left can be read. */
+/* A process sees that the owner is dead also while another process reaps its file, and can read the file. */
 static void test_dead_while_reaped(void **state)
 {
 	struct child owner, reaper;
@@ -1063,7 +1063,7 @@ static void attach_nameless(struct child *self, void *arg)
 	}
 }
 
-/* Mapped once for all endpoints of a process, as long as its owner lives; what is left is not shared. */
+/* A process maps a segment once for all endpoints while the owner lives; it maps that of a dead owner each time. */
 static void attach_shared(struct child *self, void *arg)
 {
 	struct child *owner = arg;
@@ -1202,7 +1202,7 @@ static void find_and_attach(struct child *self, void *arg)
 	(void)self;
 	CHILD_CHECK(!sc_seg_find_ahead(owner->line));
 	CHILD_CHECK(!found_now() &&
-		    !has_descriptor_of(owner->line)); /* who has no endpoint keeps nothing */
+		    !has_descriptor_of(owner->line)); /* a process without endpoint keeps nothing */
 	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
 	CHILD_CHECK(!sc_seg_find_ahead(mine->header.address) && !found_now());
 	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && !sc_seg_find_ahead(owner->line));
@@ -1462,7 +1462,7 @@ static blkcnt_t blocks_of(const struct sc_seg *seg)
 	return st.st_blocks;
 }
 
-/* Few of the buffers have memory from the start; who is attached believes no number that has none. */
+/* Few of the buffers have memory from the start; a peer does not accept the number of a buffer without memory. */
 static void test_pool(void **state)
 {
 	struct sc_seg_geometry few = geometry;
@@ -1488,7 +1488,7 @@ static void test_pool(void **state)
 	assert_true(sc_seg_has_bufs(peer, bufs, 1));
 	bufs[0] = 6;
 	assert_false(sc_seg_has_bufs(peer, bufs, 1));
-	/* a count that cannot be */
+	/* an impossible count */
 	sc_seg_presence(seg)->buf_count = UINT32_MAX;
 	bufs[0] = (uint16_t)geometry.buf_count;
 	assert_false(sc_seg_has_bufs(peer, bufs, 1));
@@ -1504,7 +1504,7 @@ static void set_length(const struct sc_seg *seg, uint64_t length)
 	assert_return_code(ftruncate(seg->fd, (off_t)length), errno);
 }
 
-/* Who counts buffers that have no memory is not believed: behind the end of a file there is none to be had. */
+/* The owner counts buffers without memory: a peer does not believe it. There is no memory behind the end of a file. */
 static void test_pool_without_memory(void **state)
 {
 	struct sc_seg_geometry few = geometry;
@@ -1525,7 +1525,7 @@ static void test_pool_without_memory(void **state)
 	assert_false(sc_seg_has_buf(peer, 4));
 	set_length(seg, seg->header.length);
 	assert_true(sc_seg_has_buf(peer, geometry.buf_count - 1));
-	/* it is not asked again for what is known */
+	/* the peer does not ask again for the memory of buffers that it knows */
 	set_length(seg, seg->header.pool_offset);
 	for (uint32_t buf = 0; buf < geometry.buf_count; buf++)
 		assert_true(sc_seg_has_buf(peer, buf));
@@ -1533,7 +1533,7 @@ static void test_pool_without_memory(void **state)
 	sc_seg_destroy(seg);
 }
 
-/* Who counts a large pool without memory does not have it all filled by who reads one buffer. */
+/* The owner counts a large pool without memory: a peer that reads one buffer does not give memory to all of it. */
 static void test_large_pool(void **state)
 {
 	struct sc_seg_geometry large = geometry;
@@ -1579,7 +1579,7 @@ static void test_table(void **state)
 	assert_ptr_equal(view.ranges, (struct sc_abi_segment *)(view.regs + REGS));
 	assert_ptr_equal((uint8_t *)(view.ranges + RANGES), seg->base + seg->header.length);
 
-	/* nothing, then a page, then what fits into it for nothing */
+	/* nothing, then a page, then entries that fit into that page */
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 0), 0);
 	assert_int_equal(presence->reg_count, 0);
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 1), 0);
@@ -1593,7 +1593,7 @@ static void test_table(void **state)
 	assert_int_equal(blocks_of(seg), rest + 24);
 	assert_int_equal(presence->bucket_bits, 0); /* not filled yet */
 
-	/* all of it, no more; what is in it stays */
+	/* the whole table, no more; its entries stay as they are */
 	memset(view.regs, 0x77, 64 * sizeof(*view.regs));
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, REGS + 1), -ENOSPC);
 	assert_int_equal(presence->reg_count, 64);
@@ -1729,7 +1729,7 @@ static void test_check_header(void **state)
 	REJECTED(h.address[62] = '\0');
 	REJECTED(memset(h.address, 'a', sizeof(h.address)));
 
-	/* what agrees with what is asked for, and is impossible all the same */
+	/* headers that agree with the request, and are impossible all the same */
 	out = good;
 	out.buf_count = 1;
 	out.buf_size = SC_ABI_BUF_SIZE_MAX;
@@ -1900,7 +1900,7 @@ static void test_check_owner(void **state)
 
 	start_owner(&owner);
 	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
-	seg->cma_pid++; /* who holds it is another: a reaper */
+	seg->cma_pid++; /* another process holds the lock: a reaper */
 	assert_int_equal(sc_seg_check_owner(seg), 0);
 	seg->cma_pid--;
 	close(seg->fd); /* as closefrom(3) does: by the name from now on */
@@ -1921,7 +1921,7 @@ static void test_check_owner(void **state)
 
 /* ---- left to be read ------------------------------------------------------------------------- */
 
-/* The last who has read what it left, when its name is not to be had any more. */
+/* The last reader of the segment of a dead owner leaves it: this removes the name, if it is still that segment's. */
 static void leave_last(struct sc_seg *seg)
 {
 	sc_store_release_32(&sc_seg_presence(seg)->unread, 1);

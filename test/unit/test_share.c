@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_share: copies that two processes share: the words, with hand-placed values of a peer that is late or
- * mad, then whole transfers: who copies what, and when a receive ends if the sender refuses, fails, is slow,
- * goes away or dies.
+ * mad; then whole transfers: which side copies which bytes, and when a receive ends if the sender refuses, fails, is
+ * slow, goes away or dies.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -60,7 +60,7 @@ static void open_both(struct sc_share *receiver, struct sc_share *sender, uint64
 	open_counts(receiver, sender, size, 1, 1);
 }
 
-/* Whoever takes, from whichever end: each byte once, and the sender's part is what is left undone. */
+/* Both sides take chunks in any order: each byte once. After an error of the sender its part is left undone. */
 static void test_parts(void **state)
 {
 	static const uint64_t sizes[] = { 1,	      4096,	 4097,	 8192,	  65536,
@@ -484,7 +484,7 @@ static void test_generation_wraps(void **state)
 	pair_close(pair);
 }
 
-/* What is not shared: small, or inside the process. */
+/* A small transfer is not shared, nor one inside the process. */
 static void test_alone(void **state)
 {
 	(void)state;
@@ -701,7 +701,7 @@ static void expect_several(int count, size_t size, int nowhere)
 	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
 }
 
-/* What waits is copied by each side in one call, as much as fits one: in number, in bytes. */
+/* Each side copies chunks of the waiting transfers in one call: as many as fit one call, by their number and bytes. */
 static void test_several(void **state)
 {
 	static const struct {
@@ -788,7 +788,10 @@ static int end_receiver(void)
 	return ESRCH;
 }
 
-/* Several chunks are not written as the receiver's process has ended: then nor is each by itself, to whoever that is. */
+/*
+ * The sender cannot write several chunks since the receiver's process has ended: it does not try each chunk by itself,
+ * as another process may have the pid.
+ */
 static void test_several_gone(void **state)
 {
 	(void)state;
@@ -1307,7 +1310,7 @@ static void test_offers_out_of_place(void **state)
 	pair_close(pair);
 }
 
-/* An offer from inside the process, where none is made: who writes it would have us write to ourselves. */
+/* A peer in the same process offers a share, which the core never does there: it is a breach of the protocol. */
 static void test_offer_from_within(void **state)
 {
 	struct sc_abi_share share = { .size = LARGE, .head = 1, .chunk = 1, .generation = 1 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_shmfile: the files of a process while the application closes descriptors, removes and replaces names, or
- * forks behind the library's back: nothing is closed, unlinked or believed that is not its own.
+ * forks without the library's knowledge: the library closes, unlinks or believes no file that is not its own.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -101,7 +101,7 @@ static void test_same_inode(void **state)
 	assert_false(sc_shmfile_is_open(own->fd, own->dev, own->ino + 1));
 	assert_false(sc_shmfile_is_open(own->fd, own->dev + 1, own->ino));
 	assert_false(sc_shmfile_is_open(-1, own->dev, own->ino));
-	if (core_failing("shmfile.is_open", EBADF)) /* what cannot be looked at is not taken for ours */
+	if (core_failing("shmfile.is_open", EBADF)) /* the look at it fails: it does not count as ours */
 		assert_false(sc_shmfile_is_open(own->fd, own->dev, own->ino));
 	core_failing(NULL, 0);
 }
@@ -206,7 +206,7 @@ static void test_own_is_not_opened(void **state)
 
 	assert_int_equal(sc_shmfile_create(&second), 0);
 	assert_int_equal(sc_otherfile_open(NAME, &st), -EBUSY);
-	assert_int_equal(sc_shmfile_keep_all(), 0); /* what has no name yet is let be */
+	assert_int_equal(sc_shmfile_keep_all(), 0); /* a file without name stays as it is */
 	assert_true(sc_shmfile_any(says_yes, NULL));
 	assert_false(sc_shmfile_any(says_no, NULL));
 	assert_int_equal(sc_shmfile_publish(&second, ANOTHER), 0);
@@ -227,7 +227,7 @@ static void test_own_is_not_opened(void **state)
 	assert_int_equal(child_run(find_locked, own), 0); /* no lock has been dropped */
 }
 
-/* The same inode number on another file system, or nearly: who made it does not matter. */
+/* A name leads to a file on another file system, which may have the same inode number: it is no own file. */
 static void test_another_file_system(void **state)
 {
 	char from[] = "/tmp/test_own.XXXXXX", path[SC_SHMFILE_PATH_MAX];
@@ -270,7 +270,10 @@ static void test_lock_of_a_twin(void **state)
 #define PEER "shmcma-00000000-00000001-00010203040506ff-0000" /* process 1's, by its name */
 #define CALIBRATION "shmcma.calibration-test-own"
 
-/* What has a peer's name is closed again if it is none, but not if it is our own: it would lose its lock. */
+/*
+ * A file with the name of a peer's is closed again if it is no such file; but not if it is this process's own, which
+ * would lose its lock.
+ */
 static void test_peer(void **state)
 {
 	/* the special bits count as well */
@@ -323,7 +326,7 @@ static void test_peer(void **state)
 	assert_int_equal(child_run(find_locked, own), 0);
 }
 
-/* What its lock says nothing about is opened without a look through all descriptors. */
+/* A lock on a calibration is no life lock: the core opens such a file without a look through all descriptors. */
 static void test_lock_of_a_calibration(void **state)
 {
 	struct stat st;

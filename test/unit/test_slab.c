@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_slab: objects do not move, ids tell which are in use, and one that has ended or was made up is
- * never found.
+ * test_slab: objects do not move, ids tell which are in use, and an id that has ended or was made up finds no object.
  *
  * Includes slab.c to fail its allocations: not to be linked with another one.
  */
@@ -138,7 +137,10 @@ static void test_ids_that_are_none(void **state)
 	sc_slab_fini(&slab);
 }
 
-/* Who has put it back tells by the id, whether it is in use again or not; who has no id is not changed by that. */
+/*
+ * An object that has been put back does not have its old id any more, whether it is in use again or not; an object
+ * without an id gets none by the question.
+ */
 static void test_has_id(void **state)
 {
 	struct sc_slab slab;
@@ -195,7 +197,7 @@ static void test_no_memory(void **state)
 	allowed = 0;
 	assert_null(sc_slab_get(&slab));
 	assert_null(sc_slab_find(&slab, 1ull << 32));
-	allowed = 1; /* the list of chunks grows, the chunk is not to be had */
+	allowed = 1; /* the list of chunks grows, but there is no memory for the chunk */
 	assert_null(sc_slab_get(&slab));
 	assert_int_equal(sc_slab_used(&slab), 0);
 	allowed = -1;
