@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_target: one-sided requests, and answers to them, that no peer that keeps the rules would write. Each costs
+ * test_target: one-sided requests, and answers to them, that a peer which keeps the rules does not write. Each costs
  * its writer the connection at most, or is answered with an error: nothing is read or written outside the
  * registered memory or the buffers of the operation, and others go on undisturbed.
  */
@@ -26,8 +26,8 @@
 
 /* pair[1] is the victim, pair[0] writes to it what the test says, `third` keeps the rules. */
 static struct end pair[2], third;
-static struct end *writer;			 /* whose ring raw_record() writes to */
-static void (*adjust)(struct sc_config *config); /* what else is to be different */
+static struct end *writer;			 /* raw_record() writes for this endpoint */
+static void (*adjust)(struct sc_config *config); /* changes the configuration, if not NULL */
 static struct sc_regtab *tab;
 static struct sc_reg *reg;
 static struct sc_cntr written, read_of;
@@ -179,7 +179,7 @@ static void bad_record(uint64_t ctl, const uint64_t *words)
 	expect_given_up();
 }
 
-/* It makes sense, and what it asks for is not to be had. In an open victim. */
+/* The request makes sense, but the open victim cannot do it: it answers with `err`. */
 static void wrong_record(uint64_t ctl, const uint64_t *words, int err)
 {
 	struct sc_abi_ack ack;
@@ -442,7 +442,7 @@ static void test_bad_segments(void **state)
 	bad_far(1, 1, 100, 0, UINT64_MAX);
 }
 
-/* What it does not find in the peer's memory, or cannot put there, is the peer's to move: it answers with this. */
+/* The victim cannot read or write the peer's memory, so that the peer has to move the bytes: it answers so. */
 static void answer_of_fault(uint64_t op, enum sc_abi_kind kind)
 {
 	struct sc_abi_ack ack;
@@ -1045,7 +1045,7 @@ static void test_notes_of_the_gone(void **state)
 	victim_close();
 }
 
-/* To who counts nothing, has no registrations, and no queue, or one that is overrun. */
+/* Notes to an endpoint whose queue is overrun, and to one without counters, registrations and queue. */
 static void test_notes_unwanted(void **state)
 {
 	uint64_t words[WORDS] = { 42, 77, 1000, SC_REG_WRITE };
@@ -1115,7 +1115,7 @@ static void test_not_linked(void **state)
 	}
 }
 
-/* Of a peer that is known by its name only, or that has left before it was let in, just this record. */
+/* Takes one record as of a peer that is known by its name only, or that has left before it was let in. */
 static int take_from(struct sc_seg *seg, enum sc_link link, const char **why)
 {
 	struct sc_peer *peer = pair[1].peer, before = *peer;
@@ -1134,7 +1134,7 @@ static int take_from(struct sc_seg *seg, enum sc_link link, const char **why)
 	return ret;
 }
 
-/* What is in its memory is not to be had. */
+/* The victim does not put bytes that are in the memory of such a peer. */
 static void test_left(void **state)
 {
 	uint64_t far[WORDS] = { 1, 0, 0, 50, (uintptr_t)from, 50 };
@@ -1479,7 +1479,7 @@ static void test_answers_for_others(void **state)
 		}
 }
 
-/* What it may say wrongly is the operation's loss alone. */
+/* An answer may be wrong in these points: only its operation suffers. */
 static void test_answers_that_lie(void **state)
 {
 	uint64_t words[WORDS] = { 0 };

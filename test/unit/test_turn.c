@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_turn: completions come in the order in which turns were taken, whatever the order in which operations end;
- * each peer has its own, and no turn is left behind.
+ * test_turn: completions come in the order of the turns, not in the order in which operations end; each peer has its
+ * own order, and no turn is left behind.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #define TURNS 8
 #define TURNS_MOST 65536 /* TURNS_MAX of turn.c */
 
-/* What turn.c looks at of an endpoint and its peers. */
+/* The parts of an endpoint and its peers that turn.c looks at. */
 struct fake {
 	struct sc_ep ep;
 	struct sc_comp_ring cq;
@@ -145,7 +145,7 @@ static void test_silent(void **state)
 	expect_nothing(fake);
 }
 
-/* What is kept is a copy, taken when the operation ends. */
+/* A completion that waits for its turn is a copy, taken when the operation ends. */
 static void test_copied(void **state)
 {
 	struct fake *fake = *state;
@@ -201,7 +201,7 @@ static void test_peers_apart(void **state)
 	expect(fake, 2, 0);
 }
 
-/* Who has not asked for the order, or has nobody to tell, takes none. */
+/* An endpoint that has not asked for the order, or has no completion queue, takes no turn. */
 static void test_not_asked(void **state)
 {
 	struct fake *fake = *state;
@@ -217,7 +217,7 @@ static void test_not_asked(void **state)
 	assert_int_equal(sc_slab_used(&fake->ep.turns), 0);
 }
 
-/* So many of an endpoint: then it is to be tried again, until one has been reported. */
+/* An endpoint may have so many turns: then an operation has to be tried again until one of them has been reported. */
 static void test_limit(void **state)
 {
 	static struct sc_turn *turns[TURNS_MOST];
@@ -228,7 +228,7 @@ static void test_limit(void **state)
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(sc_turn_take(&fake->peers[i]), -EAGAIN);
 		assert_null(fake->peers[i].order.turn);
-		sc_turn_drop(&fake->peers[i]); /* as who is refused does */
+		sc_turn_drop(&fake->peers[i]); /* as a refused operation does */
 	}
 	sc_turn_end(&fake->peers[1], turns[3], NULL); /* ended is not enough, */
 	assert_int_equal(sc_turn_take(&fake->peers[0]), -EAGAIN);

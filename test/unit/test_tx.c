@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_tx: sending on each way a payload can take, with each flag, at each limit; and what happens to a
- * sender whose peer does not keep the rules.
+ * test_tx: sends on each way that a payload can take, with each flag, at each limit; and a sender whose peer does not
+ * keep the rules.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -775,7 +775,7 @@ static void test_aliased(void **state)
 	}
 }
 
-/* Whatever way buffers are filled, what is in them is received, into one place or several, posted before or after. */
+/* Each way to fill buffers delivers the payload, into one place or several, to a receive posted before or after. */
 static void test_fill_ways(void **state)
 {
 	static const size_t sizes[] = { SC_FILL_MIN, 1500, 4096, 4097, 9000, 16384, 65536 };
@@ -819,7 +819,7 @@ static void test_fill_ways(void **state)
 	}
 }
 
-/* What may not go into a record goes into a buffer, however short it is. */
+/* A payload that may not go into a record goes into a buffer, however short it is. */
 static void test_nothing_inline(void **state)
 {
 	static const uint32_t most[] = { 0, 8, 100 };
@@ -846,7 +846,7 @@ static void test_nothing_inline(void **state)
 	}
 }
 
-/* What is worth it goes in a buffer though a record could hold it, while there is one. */
+/* A payload of SC_ROUTE_BUFFER_MIN bytes goes into a buffer while one is free, though a record could hold it. */
 static void test_rather_in_buffers(void **state)
 {
 	static const uint32_t flags[] = { SC_TAGGED, SC_TAGGED | SC_SEND_DELIVERY };
@@ -1000,7 +1000,7 @@ static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const s
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
 	assert_true(pair[1].peer->recv.units_held <= pair[1].ep->config.window);
 	assert_true(pair[1].peer->recv.units_held + SC_ABI_UNITS(200) > pair[1].ep->config.window);
-	/* what takes more leaves the upper half to rendezvous */
+	/* larger eager messages leave the upper half of the window to rendezvous */
 	assert_true(some[0] <= 200 ||
 		    (pair[0].ep->counters.tx_rdv + 1) * SC_ABI_UNITS(0) > pair[1].ep->config.window / 2);
 	for (uint32_t i = 0; i < sent; i++) {
@@ -1356,7 +1356,7 @@ static void test_ring_resumes(void **state)
 	pair_close(pair);
 }
 
-/* Who closes with a ring that overflows, before the receiver has heard of it: all that was sent arrives. */
+/* A sender closes while its ring overflows, before the receiver has heard of it: all messages arrive. */
 static void test_overflow_left(void **state)
 {
 	uint8_t *to = malloc(BIG);
@@ -1399,7 +1399,7 @@ static void test_overflow_leaves_some(void **state)
 	pair_close(pair);
 }
 
-/* Sends are pushed back at the queue's limit; what does not complete, or later, is not. */
+/* At the queue's limit a send returns -EAGAIN; a silent one does not. */
 static void test_queue_full(void **state)
 {
 	(void)state;
@@ -1537,8 +1537,9 @@ static void star_open(struct end *ends, int count, uint32_t buf_count)
 }
 
 /*
- * Buffers that a peer has read are free, also for another peer: nothing is sent to the first one any more,
- * so nobody looks for its own sake at how far it has read. What has another way to go does not look for others' sake.
+ * Buffers that a peer has read are free, also for another peer. The endpoint sends nothing more to the first one, so it
+ * looks how far that one has read only when it needs a buffer for another. For a message that can go another way it
+ * does not look.
  */
 static void test_buffers_of_others(void **state)
 {
@@ -1921,7 +1922,7 @@ static void stress_child(struct child *self, void *arg)
 		fprintf(stderr, "child: %s\n", fault);
 	CHILD_CHECK(!fault);
 	CHILD_CHECK(stress->cma || !sc_ep_counters(end.ep)->rx_cma_bytes);
-	/* what the other still waits for is written: acknowledgements queue only while the ring is full */
+	/* acknowledgements are queued while the ring is full: writes all that the other process waits for */
 	while (!sc_list_empty(&end.ep->work[SC_WORK_REPLYING]))
 		sc_ep_poll(end.ep);
 	child_wait(self);
@@ -1965,7 +1966,7 @@ static void test_stress(void **state)
 
 /* ---- peers that close, or break the rules ---------------------------------------------------- */
 
-/* Whatever is pending ends exactly once, with an error, and the next send fails. */
+/* Each pending send ends exactly once, with an error, and the next send fails. */
 static void test_peer_closes(void **state)
 {
 	(void)state;
@@ -2023,7 +2024,7 @@ static int receive_late(const char *point)
 	return 0;
 }
 
-/* What was injected and is still to be copied stays what it was until it can be seen that its sender has closed. */
+/* An injected payload that the receiver has not copied stays as it is until it can see that the sender has closed. */
 static void test_injected_and_closed(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -2093,8 +2094,8 @@ static void test_impossible_consumer(void **state)
 }
 
 /*
- * A peer's head that cannot be gives no buffer back: it is found out by whoever wants one, the peer itself or
- * another, as its ring may never be full and so never be asked about.
+ * A peer with lent buffers writes an impossible head, which gives no buffer back. The sender finds it when it needs a
+ * buffer for this peer or for another: the peer's ring may never be full, so that nothing else looks at the head.
  */
 static void test_impossible_head_of_a_borrower(void **state)
 {
@@ -2158,7 +2159,7 @@ static void raw_record(struct sc_peer *to, enum sc_abi_kind kind, uint32_t size,
 	sc_ring_commit(&to->tx, sc_ring_ctl(kind, 0, 1, size), 1);
 }
 
-/* Answers to nothing: pair[1] sends pair[0] the words; what is pending ends, a third goes on. */
+/* pair[1] answers to no operation, with these words: operations of pair[0] to it end, and a third peer goes on. */
 static void bad_answer(enum sc_abi_kind kind, uint64_t op, uint64_t second, uint64_t third_word)
 {
 	struct sc_peer *to_third;
@@ -2328,7 +2329,7 @@ static void test_fence_tells_of_earlier(void **state)
 
 #ifdef SC_FAULT_INJECTION
 
-/* What the program does when it is started with the address of an endpoint: see the test. */
+/* The program does this when it is started with the address of an endpoint: see the test. */
 static int send_and_die(const char *address)
 {
 	struct sc_peer *peer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_wake: the word that sleepers are woken by (wake.c), and when an endpoint may be slept on, and for how long
- * (sleep.c). That no order of two processes loses a wake-up is models/wait.pml's and test/multi/test_wait's.
+ * test_wake: the word that wakes sleepers (wake.c), and when, and for how long, a caller may sleep on an endpoint
+ * (sleep.c). models/wait.pml and test/multi/test_wait show that no order of two processes loses a wake-up.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -27,7 +27,7 @@
 #define LOOKS 16
 #define WATCHED 64
 
-/* Wakes so far, as who sleeps counts them. */
+/* The wakes so far, which the word counts. */
 static uint32_t wakes(uint64_t word)
 {
 	return (uint32_t)word >> 16;
@@ -51,7 +51,7 @@ static void test_armed(void **state)
 	sc_sleep_arm(&word, SC_ABI_SLEEP_ASLEEP, &first);
 	check_armed(word, &first, SC_ABI_SLEEP_ASLEEP);
 	sc_sleep_arm(&word, SC_ABI_SLEEP_ROOM, &second);
-	check_armed(word, &second, SC_ABI_SLEEP_FLAGS); /* what the first waits for stays */
+	check_armed(word, &second, SC_ABI_SLEEP_FLAGS); /* the event that the first waits for stays */
 	assert_int_not_equal(first.seen, second.seen);
 	assert_int_equal(wakes(word), 0);
 	for (int i = 0; i < 2; i++) { /* the second time there is nothing to undo */
@@ -158,7 +158,7 @@ static void *sleep_once(void *arg)
 	return NULL;
 }
 
-/* Whoever sleeps is woken without a change of the word, too; stirred until it has gone to sleep. */
+/* A stir wakes a sleeper whose words count no wake. The test stirs until the thread, which goes to sleep, returns. */
 static void test_stirred(void **state)
 {
 	uint64_t words[2] = { 0 };
@@ -304,7 +304,7 @@ static void test_rest(void **state)
 	woken = *word_of(&pair[1]);
 	assert_int_equal(woken & SC_ABI_SLEEP_FLAGS, 0);
 	assert_int_equal(wakes(woken), (sleep.seen >> 16) + 1);
-	/* who does not poll does not sleep */
+	/* an endpoint that has not polled since may not sleep */
 	assert_int_equal(sc_ep_rest(pair[1].ep, &sleep, &limit), -EAGAIN);
 	assert_int_equal(sc_ep_poll(pair[1].ep) > 0, 1);
 	assert_int_equal(sc_ep_rest(pair[1].ep, &sleep, &limit), -EAGAIN);
@@ -315,7 +315,7 @@ static void test_rest(void **state)
 	pair_close(pair);
 }
 
-/* Who comes, and a bell. */
+/* A bell that has rung, or a peer that comes, keeps an endpoint awake. */
 static void test_busy(void **state)
 {
 	struct end other;
@@ -337,7 +337,7 @@ static void test_busy(void **state)
 
 #define MANY 12 /* more than each poll looks at */
 
-/* Whose ring is behind all others. */
+/* Returns the endpoint whose ring the first one looks at last. */
 static struct end *last_of(struct end *many)
 {
 	const struct sc_ep *ep = many[0].ep;
@@ -431,7 +431,7 @@ static void test_room(void **state)
 	pair_close(pair);
 }
 
-/* Where the barrier is not to be had: one more look after a millisecond, then none. */
+/* Without the barrier: one more look after a millisecond, then none. */
 static void test_without_barrier(void **state)
 {
 	uint64_t armed;
@@ -453,7 +453,7 @@ static void test_without_barrier(void **state)
 	pair_close(pair);
 }
 
-/* All who may write to it are to take part in the barrier; and it may fail. */
+/* The barrier helps only if all peers that may write to the endpoint take part in it; and it may fail. */
 static void test_joined(void **state)
 {
 	struct sc_peer *peer;
@@ -490,7 +490,7 @@ static void test_joined(void **state)
 	pair_close(pair);
 }
 
-/* What others have in hand: copies, offers, memory of a lost peer's. */
+/* Work that other processes have in hand is due after a millisecond: copies, offers, memory of a lost peer. */
 static void test_in_hand(void **state)
 {
 	struct sc_ep *ep;
@@ -540,7 +540,7 @@ static void stay(struct child *self, void *arg)
 	child_wait(self);
 }
 
-/* Without a daemon's thread: a peer that has died is found by who is about to sleep. */
+/* Without a daemon thread, an endpoint that is about to sleep finds that a peer has died. */
 static void test_watches(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -654,12 +654,12 @@ static void test_stir(void **state)
 	sc_ep_wake(pair[0].ep);
 	assert_int_equal(sc_ep_sleep(pair[0].ep).seen >> 16, (after.seen >> 16) + 1);
 	after = pair[0].ep->armed;
-	sc_ep_stir(pair[0].ep); /* what it was armed with stays what it was: it has been woken since */
+	sc_ep_stir(pair[0].ep); /* this does not change `armed`: the endpoint has been woken since */
 	assert_int_equal(pair[0].ep->armed.seen, after.seen);
 	pair_close(pair);
 }
 
-/* What is begun in a call goes on with polls: another thread that sleeps is told. */
+/* A call begins a receive that goes on with polls: the endpoint is not idle then, so no other thread sleeps on it. */
 static void test_begun(void **state)
 {
 	static uint8_t out[1 << 20], in[1 << 20];

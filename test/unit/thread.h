@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* thread.h: for unit tests of what the core's own thread does: what it is in, and shows. After cmocka.h. */
+/* thread.h: for unit tests of the core's own thread: is there one, and does it sleep? After cmocka.h. */
 #ifndef THREAD_H
 #define THREAD_H
 
@@ -15,7 +15,7 @@
 #include "base/atomic.h"
 #include "../watchdog.h"
 
-/* Threads of this process that have the name of ours, and the number of the last of them. */
+/* Returns how many threads of this process have the name of the core's thread; `tid`: the last of them. */
 static inline int thread_find(char tid[static 300])
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -41,7 +41,7 @@ static inline int thread_find(char tid[static 300])
 	return count;
 }
 
-/* It gives itself its name. */
+/* Waits until there are so many: the thread gives itself its name, after its start. */
 static inline void thread_await(int count)
 {
 	char tid[300];
@@ -60,7 +60,7 @@ static inline uint64_t thread_memory_at(uint64_t address)
 	return word;
 }
 
-/* What our thread is in, see proc(5): "running", or its system call and arguments. */
+/* Reads the state of the core's thread, see proc(5): "running", or its system call and arguments. */
 static inline void thread_read_syscall(char text[static 256])
 {
 	char tid[300], path[400];
