@@ -2,7 +2,7 @@
 /*
  * test_delegate: small puts and gets that either side may do: the owner takes them, the initiator withdraws them, some
  * of each, both at the same moment; operations that are posted meanwhile; words that a peer which keeps the rules does
- * not write; and how they end when either side closes, stops or dies. Offers that make no sense are in test_serve.
+ * not write; and how they end when either side closes, stops or dies. Offers that make no sense are in test_target.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>

@@ -191,7 +191,7 @@ static void test_users(void **state)
 	three_close();
 }
 
-/* An endpoint remembers the peers that have come, by the stem of their addresses; a peer that is only known is not one. */
+/* An endpoint remembers peers that have come, by the stem of their addresses; a peer that is only known is not one. */
 static void test_has_come(void **state)
 {
 	char address[SC_ADDR_SIZE], context[SC_ADDR_SIZE];
