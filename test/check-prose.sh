@@ -115,4 +115,5 @@ for my $file (@ARGV) {
 	}
 }
 exit $found;
-' src/*/*.[ch] prov/*/*.[ch] util/*.[ch] include/shmcma/*.h README.md CHANGELOG.md CONTRIBUTING.md docs/*.md man/*.[1-9]
+' src/*/*.[ch] prov/*/*.[ch] util/*.[ch] include/shmcma/*.h test/unit/*.[ch] \
+	README.md CHANGELOG.md CONTRIBUTING.md docs/*.md man/*.[1-9]
