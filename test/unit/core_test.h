@@ -67,7 +67,7 @@ static inline bool core_failing_after(const char *point, int error, int passes)
 	return true;
 }
 
-/* How often it has failed since, if it was to fail at once. */
+/* Returns how often the call has failed since, if it fails from the first pass on. */
 static inline int core_failed(void)
 {
 	return -core_failing_passes;

@@ -222,7 +222,7 @@ static void test_room_for_descriptors(void **state)
 	end_close(&end);
 }
 
-/* A peer dies while an endpoint sleeps: the thread wakes the endpoint, which does not have to poll to learn of it. */
+/* A peer dies while an endpoint sleeps: the thread wakes the endpoint. */
 static void test_sleeper_is_woken(void **state)
 {
 	int64_t limit = INT64_MAX;
@@ -1071,7 +1071,7 @@ static void lose_in_part(struct child *self, void *arg)
 	await_another_pipe(lost);
 	see_die(&end, peer, &other);
 
-	/* a pidfd, whose number is a pipe's now that has nothing to read; and no new one for the thread yet */
+	/* the number of a pidfd is an empty pipe's now, and the thread cannot open a new pipe of its own yet */
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
 	watchdog_await((fd = find_pidfd()) >= 0);
@@ -1083,10 +1083,10 @@ static void lose_in_part(struct child *self, void *arg)
 	core_failing(NULL, 0);
 	await_another_pipe(lost);
 	assert_int_equal(write(ends[1], "x", 1), 1); /* the application's pipe is still open */
-	tick(end.ep); /* with one that has ended, and that nobody has let go yet */
+	tick(end.ep); /* the watch of the process that has ended is still there */
 	await_loss(&end, peer);
 
-	/* lost when a tick is due: all of it at once */
+	/* the pipe is lost when a tick is due: both at once */
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
 	seconds_ahead += TICK_SECONDS;
@@ -1248,7 +1248,7 @@ static void test_life_scribbled(void **state)
 		assert_true(sc_peer_is_there(peer));
 		assert_false(sc_peer_is_dead(peer));
 	}
-	/* of one whose pid is not to be seen nothing proves that its memory is there, if its word says no */
+	/* without a visible pid: if the word says that the peer has ended, nothing proves that its memory is there */
 	pid = peer->cma.pid;
 	peer->cma.pid = 0;
 	sc_store_release_32(&sc_seg_presence(peer->seg)->life, SC_ABI_LIFE_ENDED);
@@ -1282,7 +1282,7 @@ static void forked(struct child *self, void *arg)
 	thread_await(0);
 }
 
-/* Closes what is its parent's, and is none the wiser. */
+/* A forked child closes the endpoint of its parent. */
 static void forked_closes(struct child *self, void *arg)
 {
 	(void)self;
@@ -1566,7 +1566,7 @@ static void test_calls_fail(void **state)
 		assert_int_equal(child_run(do_without, (void *)&thread_points[i]), 0);
 }
 
-/* The application has chosen how it is scheduled, its threads too: that stays. */
+/* The application has chosen a scheduling policy for itself and its threads: the thread keeps it. */
 static void is_batch(struct child *self, void *arg)
 {
 	struct child other;

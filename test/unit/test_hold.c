@@ -122,7 +122,7 @@ static void send_only(int who, size_t size, uint64_t seed)
 	assert_int_equal(end_send(&pair[who], pair[who].peer, from, size, seed, SC_TAGGED | SC_SILENT), 0);
 }
 
-/* All that pair[0] can lend goes to a third, who reads nothing yet. */
+/* pair[0] lends all its buffers to a third endpoint, which reads nothing yet. */
 static void lend_all(void)
 {
 	struct sc_peer *to;

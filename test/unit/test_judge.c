@@ -657,7 +657,7 @@ struct fake {
 	char address[SC_ADDR_SIZE];
 };
 
-/* A file that has the name of that endpoint, and this beginning; its life lock is held. */
+/* Makes a file with the name of that endpoint and this header, and holds its life lock. */
 static void hold_fake(struct child *self, void *arg)
 {
 	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];

@@ -224,7 +224,7 @@ static void test_one_cannot_take_all(void **state)
 	}
 }
 
-/* Buffers without memory count as free until there is no memory for them; the oldest buffers are lent first. */
+/* sc_pool_may_lend() counts buffers without memory, until there is no memory for them; the oldest are lent first. */
 static void test_grow(void **state)
 {
 	struct sc_loans loans;

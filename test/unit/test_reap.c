@@ -508,7 +508,7 @@ static void test_other_user(void **state)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* A reaper leaves a name of another user alone, also if the file is its own user's. */
+/* A reaper leaves a name of another user alone, also if the file belongs to the user of the reaper. */
 static void test_named_by_other_user(void **state)
 {
 	char names[3][SC_ADDR_NAME_MAX];

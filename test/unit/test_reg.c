@@ -455,7 +455,7 @@ static void test_released(void **state)
 	}
 }
 
-/* Several who hold it, one of them through the other endpoint. */
+/* Several processes hold it, one of them through the other endpoint. */
 static void test_released_by_several(void **state)
 {
 	struct sc_reg *reg = must_open(RW | SC_REG_KEY, 3, 0x1000);
@@ -586,7 +586,7 @@ static void test_leave_stopped(void **state)
 	child_kill(&child);
 }
 
-/* One dies, one is stopped, one lets go. */
+/* One holder dies, one is stopped, one lets go. */
 static void test_mixed(void **state)
 {
 	struct sc_reg *reg = must_open(RW, 0, 0x1000);
@@ -703,7 +703,7 @@ static void test_die_unseen(void **state)
 	assert_true(!meanwhile);
 }
 
-/* One that cannot be let in for lack of descriptors may copy all the same. */
+/* A peer that the owner cannot let in for lack of descriptors may copy all the same. */
 static void test_not_let_in(void **state)
 {
 	struct sc_reg *reg = must_open(RW, 0, 0x1000);
@@ -728,7 +728,7 @@ static void test_not_let_in(void **state)
 	assert_int_equal(child_end(&child), 0);
 }
 
-/* The end of an endpoint waits as well: after it nobody would look at its slots. */
+/* An endpoint that closes waits as well: nobody looks at its slots after that. */
 static void test_leave(void **state)
 {
 	(void)state;
@@ -764,7 +764,7 @@ static void test_leave_dead(void **state)
 	assert_int_equal(sc_reg_close(reg), 0);
 }
 
-/* A word in a slot, by hand, of one that has claimed it. */
+/* Writes a claim of a slot, and a hazard word into the slot, by hand. */
 static void claim_by_hand(uint32_t slot, uint64_t claim, const struct sc_reg *reg)
 {
 	struct sc_abi_hazards *hazards;
@@ -783,7 +783,7 @@ static void test_refused(void **state)
 
 	(void)state;
 	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_CLAIM_REFUSED | SC_ABI_PUBLISHED, reg);
-	target.ep->accepted[0] |= 1ULL << 3; /* the endpoint has refused it so */
+	target.ep->accepted[0] |= 1ULL << 3; /* the endpoint sets this bit when it refuses, too */
 	assert_int_equal(sc_reg_close(reg), 0);
 }
 

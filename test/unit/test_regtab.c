@@ -772,7 +772,7 @@ static void test_ranges_lie(void **state)
 	assert_int_equal(len, 0);
 }
 
-/* Whole pages of these bytes, from the first that begins there on. */
+/* Protects the whole pages of these bytes. */
 static void protect(void *from, size_t size, int how)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = -(uintptr_t)from % page;

@@ -423,7 +423,7 @@ static void test_behind_withdrawn(void **state)
 	rma_close();
 }
 
-/* So many operations after the last of another kind, and after the last withdrawal, that the numbers have gone round. */
+/* The numbers of operations have wrapped since the last operation of another kind, and since the last withdrawal. */
 static void test_numbers(void **state)
 {
 	static const uint32_t passed[] = { INT32_MAX, (uint32_t)INT32_MAX + 40, UINT32_MAX - 200 };

@@ -984,7 +984,7 @@ static void test_order_of_puts_made_again(void **state)
 			assert_int_equal(run(from, at(0, 60000), SC_RMA_WRITE).err, 0);
 		assert_int_equal(pair[0].peer->rma.fetch, later ? SC_FETCH_YES : SC_FETCH_UNKNOWN);
 		if (later == 2)
-			pair[1].peer->cma.cookie ^= 1; /* another process, by the looks of it */
+			pair[1].peer->cma.cookie ^= 1; /* it looks like another process */
 		else
 			pair[1].peer->can_read = false;
 		for (int i = 0; i < 4; i++) {

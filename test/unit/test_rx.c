@@ -745,7 +745,7 @@ static void test_last_words(void **state)
 	((uint64_t)(kind) << SC_ABI_CTL_KIND_SHIFT | (uint64_t)(flags) << SC_ABI_CTL_FLAGS_SHIFT |        \
 	 (uint64_t)(lines) << SC_ABI_CTL_LINES_SHIFT | (uint32_t)(size))
 
-/* A record with that ctl, whatever it says of its length; `words` fill the first line and on. */
+/* Writes a record with that ctl, which may lie about its length; `words` fill the first line and on. */
 static void raw_record(struct sc_peer *to, uint64_t ctl, const uint64_t *words, size_t count)
 {
 	struct sc_abi_line *line = sc_ring_reserve(&to->tx);
@@ -890,7 +890,7 @@ static void test_bad_overflow(void **state)
 	bad_record_in_overflow(64, CTL(SC_ABI_DELEGATE_GET, SC_ABI_F_BOUNCED, 1, 1000), get, 7);
 }
 
-/* A ring grows once, and its memory is there or the peer has to give it. */
+/* A ring grows once; if its new lines have no memory, the reader gives them some. */
 static void test_grown(void **state)
 {
 	blkcnt_t blocks;
@@ -899,7 +899,7 @@ static void test_grown(void **state)
 	bad_record(CTL(SC_ABI_CONTINUE, 0, 2, SC_ABI_IN_RING), NULL, 0);
 	victim_open();
 	blocks = end_blocks(&pair[1]);
-	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0); /* and has given it none */
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0); /* without memory for it */
 	ends_settle(&pair[1], 1);
 	assert_int_equal(pair[1].peer->rx.at.count, SC_ABI_RING_LINES);
 	assert_int_equal(end_blocks(&pair[1]) - blocks, (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
@@ -1744,7 +1744,7 @@ static void test_proof_of_messages(void **state)
 
 			pair_open(pair, NULL, WAY_CMA);
 			memset(into, 0, 150000);
-			pair[1].peer->cma.cookie ^= !same; /* another process, by the looks of it */
+			pair[1].peer->cma.cookie ^= !same; /* it looks like another process */
 			before = life_take(pair[1].peer, life);
 			if (before) {
 				send_three();
@@ -1838,7 +1838,7 @@ static void test_last_of_many(void **state)
 
 /* ---- past the queue -------------------------------------------------------------------------- */
 
-/* A message of 8 bytes, into so many; `data` goes with it. */
+/* Sends a message of 8 bytes to a receive of `room` bytes; `data`: with remote data. */
 static void send_eight(uint64_t tag, size_t room, bool data)
 {
 	assert_int_equal(end_recv(&pair[1], NULL, into + tag * 8, room, tag, SC_TAGGED), 0);
@@ -1847,7 +1847,7 @@ static void send_eight(uint64_t tag, size_t room, bool data)
 			 0);
 }
 
-/* `direct` of `count` messages, whose tags are 1, 2, ..., were told of past the queue, the others in it, in order. */
+/* `direct` of `count` messages, with the tags 1, 2, ..., are reported past the queue; the others in it, in order. */
 static void expect_past(const struct sc_entry *entries, uint64_t direct, uint64_t count, uint64_t cut,
 			uint64_t data)
 {
@@ -1869,7 +1869,7 @@ static void expect_past(const struct sc_entry *entries, uint64_t direct, uint64_
 	assert_true(sc_comp_ring_is_empty(&pair[1].rx));
 }
 
-/* As many as there are entries for, up to the first that tells more than an entry does. */
+/* Completions go past the queue while there are entries for them, up to the first that tells more than an entry can. */
 static void test_past_the_queue(void **state)
 {
 	static const struct {

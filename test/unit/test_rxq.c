@@ -211,7 +211,7 @@ static void test_shared(void **state)
 	crowd_open(&crowd);
 	assert_int_equal(sc_rxq_room(crowd.rxq), 64);
 	assert_ptr_equal(crowd.from[1]->source, crowd.from[2]->source);
-	/* the first receive takes the first message of its source, at each endpoint of the queue */
+	/* the first receive takes the first message; if it names a source, it is that of the peers of both endpoints */
 	assert_int_equal(receive(crowd.rxq, crowd.from[1], &buf[0], 1), 0);
 	assert_int_equal(receive(crowd.rxq, NULL, &buf[1], 1), 0);
 	assert_int_equal(sc_rxq_room(crowd.rxq), 62);

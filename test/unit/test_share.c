@@ -762,7 +762,7 @@ static void test_several_alone(void **state)
 	pair_close(pair);
 }
 
-/* One of those in a call cannot be copied: it fails, and no other. */
+/* One of the chunks in a call cannot be copied: its transfer fails, and no other. */
 static void test_several_one_fails(void **state)
 {
 	(void)state;

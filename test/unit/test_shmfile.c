@@ -250,7 +250,10 @@ static void test_another_file_system(void **state)
 	unlink(from);
 }
 
-/* A lock of a second copy of the library is one of this process, of POSIX, on a file that is in no list here. */
+/*
+ * A second copy of the library in this process has a POSIX lock on a file that this copy does not list. This copy does
+ * not open the file: to close it would free that lock.
+ */
 static void test_lock_of_a_twin(void **state)
 {
 	struct stat st;
@@ -271,8 +274,8 @@ static void test_lock_of_a_twin(void **state)
 #define CALIBRATION "shmcma.calibration-test-own"
 
 /*
- * A file with the name of a peer's is closed again if it is no such file; but not if it is this process's own, which
- * would lose its lock.
+ * The core opens a file by the name of a peer's segment, and closes it again if it is no segment's file; but not if it
+ * is a file of this process, which would lose its lock.
  */
 static void test_peer(void **state)
 {

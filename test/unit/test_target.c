@@ -1447,7 +1447,7 @@ static void test_second_answers(void **state)
 	expect_given_up();
 }
 
-/* An answer to what was asked of another. */
+/* A peer answers an operation that goes to another peer. */
 static void test_answers_for_others(void **state)
 {
 	static const int kinds[] = { SC_ABI_DONE, SC_ABI_GOT, SC_ABI_RESULT };

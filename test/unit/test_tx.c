@@ -972,7 +972,7 @@ static void test_fence(void **state)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* Messages of changing sizes, in order, as many as the receiver will have unmatched; then all of them. */
+/* Sends messages of changing sizes until the receiver takes no more unmatched ones; then receives all, in order. */
 static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const size_t *some, size_t count)
 {
 	uint8_t *to = malloc(BIG);
@@ -2012,7 +2012,7 @@ static void test_peer_closes(void **state)
 static uint8_t late_into[SC_INJECT_MAX];
 static bool late_posted;
 
-/* The sender is closing, which nobody can see yet: the receiver copies its message. */
+/* The sender closes, and nobody can see that yet: the receiver copies its message. */
 static int receive_late(const char *point)
 {
 	if (strcmp(point, "peer.unread") || late_posted)
@@ -2354,7 +2354,7 @@ static void exec_sender(struct child *self, void *address)
 	CHILD_CHECK(!self);
 }
 
-/* Killed with a record written and not published: what came before is whole, and nothing comes after it. */
+/* The sender is killed after it has written a record, and before it publishes it: only the earlier records arrive. */
 static void test_killed_before_commit(void **state)
 {
 	struct child child;

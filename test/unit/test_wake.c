@@ -263,14 +263,14 @@ static void check_rests(struct end *end, uint64_t who, int64_t limit)
 		assert_true(end_at >= before + limit * MS && end_at <= sc_clock_ns() + limit * MS);
 }
 
-/* The same, whenever it was armed before. */
+/* The same as if the endpoint had not been armed lately. */
 static void check_rests_anew(struct end *end, uint64_t who, int64_t limit)
 {
 	end->ep->armed_at = 0;
 	check_rests(end, who, limit);
 }
 
-/* It has something to do: that is seen before the word is touched. */
+/* The endpoint has something to do: sc_ep_rest() finds this before it changes the word. */
 static void check_busy(struct end *end)
 {
 	uint64_t before = *word_of(end);
@@ -468,7 +468,7 @@ static void test_joined(void **state)
 	}
 	end_open(&other, NULL);
 	peer = end_find(&pair[1], &other);
-	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 0); /* of that one there is only the address */
+	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 0); /* the endpoint has only the address of that one */
 	assert_int_equal(sc_peer_connect(peer), 0);
 	assert_int_equal(sc_ep_poll(pair[1].ep), 0);
 	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 20); /* until it answers */
@@ -659,7 +659,7 @@ static void test_stir(void **state)
 	pair_close(pair);
 }
 
-/* A call begins a receive that goes on with polls: the endpoint is not idle then, so no other thread sleeps on it. */
+/* A call begins a receive that goes on with polls: sc_ep_is_idle() tells this to another thread, which sleeps. */
 static void test_begun(void **state)
 {
 	static uint8_t out[1 << 20], in[1 << 20];
