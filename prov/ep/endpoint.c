@@ -340,6 +340,7 @@ static void ep_free(struct shmcma_ep *ep)
 	if (fclass == FI_CLASS_SRX_CTX && ep->rxq)
 		sc_rxq_destroy(ep->rxq);
 	free(ep->lent);
+	free(ep->given);
 	shmcma_lock_quit(ep->domain, &ep->locked);
 	free(ep->fids);
 	free(ep->peers);
@@ -417,6 +418,18 @@ static bool has_name(const struct shmcma_ep *ep)
 	return shmcma_ep_class(ep) == FI_CLASS_EP || shmcma_ep_class(ep) == FI_CLASS_SEP;
 }
 
+/* libfabric's shm returns a name as the application has given it. `text` has `len` bytes, perhaps without an end. */
+static int keep_given(struct shmcma_ep *ep, const char *text, size_t len)
+{
+	char *copy = shmcma_module.is_shm && ep->name[0] ? strndup(text, len) : NULL;
+
+	if (!copy && shmcma_module.is_shm && ep->name[0])
+		return -FI_ENOMEM;
+	free(ep->given);
+	ep->given = copy;
+	return 0;
+}
+
 /* The application may choose a service until the endpoint is enabled, but never the endpoint's own address. */
 SHMCMA_CALL(int, ep_setname, fid_t fid, void *addr, size_t addrlen)
 {
@@ -441,35 +454,42 @@ SHMCMA_CALL(int, ep_setname, fid_t fid, void *addr, size_t addrlen)
 		strcpy(ep->name, copy + strlen(SC_ADDR_PREFIX));
 	else
 		ep->name[0] = '\0'; /* any name: fi_enable chooses it */
+	if (!ret)
+		ret = keep_given(ep, addr, addrlen);
 	shmcma_unlock(ep->domain);
 	return ret;
 }
 
-/* All addresses have one length, so that an application can pack them at a constant stride. */
+/* All addresses have one length, so that an application can pack them at a constant stride; but not names of shm. */
 SHMCMA_CALL(int, ep_getname, fid_t fid, void *addr, size_t *addrlen)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
 	const struct shmcma_ep *chosen = ep->sep ? ep->sep->ep : ep;
-	char name[SC_ADDR_SIZE] = "";
-	size_t room;
+	char address[SC_ADDR_SIZE] = "";
+	const char *name = address;
+	size_t room, size = sizeof(address);
 
 	if (!addrlen)
 		return -FI_EINVAL;
 	room = *addrlen;
 	shmcma_lock(ep->domain);
-	if (named_by(ep))
-		strncpy(name, sc_ep_address(named_by(ep)), sizeof(name) - 1);
+	if (ep->given)
+		name = ep->given;
+	else if (named_by(ep))
+		strncpy(address, sc_ep_address(named_by(ep)), sizeof(address) - 1);
 	else if (chosen->name[0])
-		sc_addr_service(chosen->name, name);
+		sc_addr_service(chosen->name, address);
 	shmcma_unlock(ep->domain);
 	if (!name[0])
 		return -FI_EOPBADSTATE;
 	if (room && !addr)
 		return -FI_EINVAL;
-	*addrlen = sizeof(name);
+	if (ep->given)
+		size = strlen(name) + 1;
+	*addrlen = size;
 	if (room)
-		memcpy(addr, name, room < sizeof(name) ? room : sizeof(name));
-	return room < sizeof(name) ? -FI_ETOOSMALL : 0;
+		memcpy(addr, name, room < size ? room : size);
+	return room < size ? -FI_ETOOSMALL : 0;
 }
 
 /* A call that the endpoint does not have: the caller gets an error code, not a jump to address 0. */
@@ -624,6 +644,7 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 {
 	const struct fi_tx_attr *tx = info->tx_attr;
 	const struct fi_rx_attr *rx = info->rx_attr;
+	int ret;
 
 	ep->caps = directed_caps(info->caps ? info->caps : ep->domain->caps);
 	ep->tx_caps = tx && tx->caps ? tx->caps : ep->caps;
@@ -639,7 +660,8 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	if (shmcma_now(fid->tx_op_flags) & ~SHMCMA_TX_OP_FLAGS ||
 	    shmcma_now(fid->rx_op_flags) & ~SHMCMA_RX_OP_FLAGS)
 		return -FI_EBADFLAGS;
-	return shmcma_source_service(info, ep->name);
+	ret = shmcma_source_service(info, ep->name);
+	return ret ? ret : keep_given(ep, info->src_addr, info->src_addrlen);
 }
 
 /* Removes the direction that a context does not have, or both. */
@@ -679,6 +701,7 @@ int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, s
 	*out = ep;
 	return 0;
 failed:
+	free(ep ? ep->given : NULL);
 	free(ep);
 	free(fid);
 	return ret;

@@ -325,6 +325,7 @@ struct shmcma_ep {
 		sizes[SHMCMA_OPT_SIZES]; /* shmcma_now(): set by options, see option.c; 0: not set */
 	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];	/* its service name; empty: none */
+	char *given; /* the text that it was named by, where any text is a name (shmcma_module); or NULL */
 	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
 	shmcma_refs refs;		/* its aliases, contexts, endpoints that share it */
 	struct shmcma_ep_fid *fids;	/* the endpoint itself, then its aliases, linked by next */

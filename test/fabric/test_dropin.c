@@ -13,6 +13,8 @@ struct pair_want;
 static struct fi_info *shm_hints(const struct pair_want *want);
 
 #include "pair.h"
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
 #include "../owner.h"
 
 #define HIDDEN (1ULL << 60) /* flag of fi_getinfo by which other providers ask: fi_peer(3) */
@@ -405,7 +407,7 @@ static void other_names(void)
 	pair_close(&pair);
 }
 
-/* libfabric's shm returns the name that was set. Here it is the address that the name belongs to, for all to use. */
+/* As with libfabric's shm: the endpoint returns the name that was set, and peers insert that. */
 static void name_returned(void)
 {
 	char name[] = "a name of any kind", returned[64], buf[8];
@@ -415,13 +417,15 @@ static void name_returned(void)
 	use_module(NULL);
 	pair_open_named(&pair, name, sizeof(name));
 	gives(fi_getname(&pair.b.ep->fid, returned, &len), 0);
-	gives(len, sizeof(returned));
-	must(!strncmp(returned, "fi_shmcma://", 12));
-	pair.a.peer = pair_insert(pair.a.av, returned);
+	gives(len, sizeof(name));
+	must(!strcmp(returned, name));
+	len = 3;
+	gives(fi_getname(&pair.b.ep->fid, returned, &len), -FI_ETOOSMALL);
+	gives(len, sizeof(name));
+	pair.a.peer = pair_insert(pair.a.av, name);
 	gives(fi_recv(pair.b.ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC, buf), 0);
 	post(&pair, fi_inject(pair.a.ep, "12345678", 8, pair.a.peer));
 	gives(pair_done(&pair, &pair.b).entry.len, 8);
-	must(pair_insert(pair.a.av, name) != FI_ADDR_NOTAVAIL);
 	pair_close(&pair);
 }
 
@@ -590,6 +594,53 @@ static void efa_close(struct efa *efa)
 	gives(fi_close(&efa->av->fid), 0);
 }
 
+/* A completion there, which succeeds. */
+static const struct owner_done *efa_done(struct efa *efa, struct efa *at)
+{
+	while (at->owner.done_read == at->owner.done_count)
+		for (int i = 0; i < 2; i++)
+			gives(fi_cq_read(efa[i].cq, NULL, 0), 0);
+	gives(at->owner.done[at->owner.done_read].err, 0);
+	return &at->owner.done[at->owner.done_read++];
+}
+
+/* EFA sends one-sided operations to peers of the same machine to shm, too. */
+static void efa_access(struct efa *efa, struct fid_domain *domain, fi_addr_t peer)
+{
+	uint64_t there[4] = { 1, 2, 3, 4 }, here = 77, addr = (uintptr_t)there, key, one = 1;
+	struct fid_mr *mr;
+
+	gives(fi_mr_reg(domain, there, sizeof(there), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 4711, 0, &mr,
+			NULL),
+	      0);
+	key = fi_mr_key(mr);
+	gives(fi_write(efa[0].ep, &here, 8, NULL, peer, addr, key, &here), 0);
+	must(efa_done(efa, &efa[0])->context == &here);
+	gives(there[0], 77);
+	gives(fi_writedata(efa[0].ep, &here, 8, NULL, 4712, peer, addr + 8, key, &here), 0);
+	must(efa_done(efa, &efa[0])->context == &here);
+	gives(efa_done(efa, &efa[1])->data, 4712);
+	must(efa[1].owner.done[efa[1].owner.done_read - 1].flags & FI_REMOTE_CQ_DATA);
+	gives(there[1], 77);
+	gives(fi_read(efa[0].ep, &here, 8, NULL, peer, addr + 16, key, &here), 0);
+	must(efa_done(efa, &efa[0])->flags & FI_READ);
+	gives(here, 3);
+	gives(fi_inject_atomic(efa[0].ep, &one, 1, peer, addr + 24, key, FI_UINT64, FI_SUM), 0);
+	gives(fi_fetch_atomic(efa[0].ep, &one, 1, NULL, &here, NULL, peer, addr + 24, key, FI_UINT64,
+			      FI_SUM, &one),
+	      0);
+	must(efa_done(efa, &efa[0])->context == &one);
+	gives(here, 5);
+	gives(there[3], 6);
+	gives(fi_read(efa[0].ep, &here, 8, NULL, peer, addr, key + 1, &here),
+	      0); /* no such registration */
+	while (efa[0].owner.done_read == efa[0].owner.done_count)
+		for (int i = 0; i < 2; i++)
+			gives(fi_cq_read(efa[i].cq, NULL, 0), 0);
+	must(efa[0].owner.done[efa[0].owner.done_read++].err);
+	gives(fi_close(&mr->fid), 0);
+}
+
 static void efa_with(uint64_t domain_caps)
 {
 	/* GID, number and key of the queue pair, user */
@@ -614,18 +665,18 @@ static void efa_with(uint64_t domain_caps)
 	efa_insert(&efa[1], names[0]);
 	gives(owner_recv(&efa[1].owner, true, &iov, 1, EFA_ID, EFA_TAG, 0, FI_COMPLETION, buf), 1);
 	gives(fi_tsend(efa[0].ep, "1234567", 8, NULL, peer, EFA_TAG, NULL), 0);
-	while (!efa[0].owner.done_count || !efa[1].owner.done_count)
-		for (int i = 0; i < 2; i++)
-			gives(fi_cq_read(efa[i].cq, NULL, 0), 0);
-	gives(efa[0].owner.done[0].err | efa[1].owner.done[0].err, 0);
+	efa_done(efa, &efa[0]);
+	efa_done(efa, &efa[1]);
 	gives(efa[1].owner.done[0].source, EFA_ID);
 	must(efa[1].owner.done[0].context == buf);
 	must(!strcmp(buf, "1234567"));
 	for (int i = 0; i < 2; i++) {
 		gives(fi_cntr_read(efa[i].cntr), 0);
 		gives(efa[i].owner.cntr.value, 1);
-		efa_close(&efa[i]);
 	}
+	efa_access(efa, domain, peer);
+	for (int i = 0; i < 2; i++)
+		efa_close(&efa[i]);
 	gives(fi_close(&domain->fid), 0);
 	gives(fi_close(&fabric->fid), 0);
 }
