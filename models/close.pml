@@ -4,8 +4,8 @@
  * src/shm/attach.c, src/ep/ep.c).
  *
  * Two endpoints, connected to each other in both directions; ONEWAY: the first to the second, which may not
- * have heard of it yet. Who writes sends up to MSGS messages, inline or in a bounce buffer of its own
- * segment, and closes; who reads polls, and may close as well. Either may be killed between any two steps. A
+ * have heard of it yet. A writer sends up to MSGS messages, inline or in a bounce buffer of its own
+ * segment, and closes; a reader polls, and may close as well. Either may be killed between any two steps. A
  * reaper takes a name away once, or never. (Several readers of one kept segment: only its `unread` is shared.)
  *
  *   closing   sc_peers_close() (has_unread(), keep_name, unread, CLOSED: P3), leave_unseen(), say_goodbye()
@@ -14,30 +14,31 @@
  *             sc_seg_leave(), sc_peer_slot_return(), review_link() (P3'), sc_peer_ended(), sc_peer_bury(), sc_peer_part()
  *
  * Abstracted: membership (connect.pml), rings (ring.pml), the reaper's steps (reap.pml). A reaper takes the
- * name of whoever has closed, kept or not: what has not been attached by then cannot be read any more.
+ * name of a closed endpoint's segment, kept or not: a reader that has not attached the segment by then cannot
+ * read it any more.
  *
- * Nor is a segment attached whose owner was killed: of that one, too, messages in buffers are lost that come
- * before it has been let in.
+ * No reader attaches a segment whose owner was killed: messages in its bounce buffers are lost if they come before
+ * the reader has let the owner in.
  *
- * Asserted: nobody touches a segment that he has not mapped; what was published is read by whoever lives and
- * does not close, but for what has just been said; when nothing moves any more, the slots of those who
- * have gone are free, and a segment that was closed in order has no name, unless somebody for whom it was
- * kept was killed, or has gone without having let it in (a reaper will find it).
+ * Asserted: no process touches a segment that it has not mapped; a reader that lives and does not close reads all
+ * published messages, except those that the two paragraphs above name; when nothing moves any more, the slots of
+ * writers that have gone are free, and a segment that was closed in order has no name, unless the reader for which
+ * the name was kept was killed, or has gone without having let the owner in (a reaper will find the name).
  *
  * Mutants, each of which must fail:
- *            KEEP=0     the name is not kept for those who have messages to read
+ *            KEEP=0     the name is not kept for readers that have messages to read
  *            ANSWER=2   a connection is accepted before its segment is attached
  *            UNREAD=2   `unread` is stored after DEPARTED
  *            DRAIN=0    DEPARTED ends a ring that has records
  *            CLOSED=2   CLOSED ends a ring that has records
- *            LOOK=0     of an endpoint that has closed the claim is not looked for
- *            ENDED=0    of one that has died it is not either
+ *            LOOK=0     the reader does not look for the claim of an endpoint that has closed
+ *            ENDED=0    the reader does not look for the claim of an endpoint that has died
  *            LEAVE=0    the last reader leaves the name
  *            LEFT=0     only a living endpoint's segment is attached
  *            DETACH=2   a segment is unmapped before the goodbye in it
- *            SEEN=0     who closes does not look for a goodbye that it has not seen
- *            MARK=0     who says goodbye does not look whether the other has closed
- *            MARK=2     it looks before
+ *            SEEN=0     an endpoint that closes does not look for a goodbye that it has not seen
+ *            MARK=0     an endpoint that says goodbye does not look whether the other has closed
+ *            MARK=2     it looks before it says goodbye
  */
 #define NP 2
 #ifndef MSGS
@@ -80,7 +81,7 @@
 #define MARK 1
 #endif
 
-/* who writes to p, NP: nobody; and p's reader number i */
+/* the writer of messages to p, NP if there is none; and p's reader number i */
 #define READERS 1
 #ifdef ONEWAY
 #define WRITER(p) ((p) == 0 -> NP : 0)

@@ -10,18 +10,19 @@
  *               PUBLISHED (P1), membership, of which both halves are one here (P2); then sc_peers_ask() until it is
  *               answered
  *   owner       sc_peers_review(): membership (P2'), claims (P1'), accept_slot(), sc_peer_answer_slot() (P4),
- *               refuse_claim(); sc_peer_slot_return() (P5); sc_peer_bury() of who has died
+ *               refuse_claim(); sc_peer_slot_return() (P5); sc_peer_bury() of a dead peer
  *   parting     say_goodbye(): DEPARTED, membership + 1
  *
  * Abstracted: release and acquire are the order of the steps here, the mutants take them apart. Whether a
- * peer is accepted, refused in the slot, or has its claim refused for want of memory is anybody's choice; a
+ * peer is accepted, refused in the slot, or has its claim refused for want of memory is a free choice; a
  * look that fails for the moment (descriptors, memory) happens once to each. A record is one word.
  *
- * Asserted: no slot is used by two; who claims a slot finds it clean; an owner lets nobody in who has not
- * introduced himself, and reads nobody's record but his; a refused connector knows why; when nothing moves any
- * more, each living connector has had its answer or knows that its owner has gone, and no slot of a living
- * owner is left to somebody who has departed, or who died after he was let in. (Who dies before he has published
- * and counted, or refused and before he has said goodbye, takes the slot with him until the owner closes.)
+ * Asserted: no two endpoints use one slot; a claimant finds its slot clean; an owner lets no peer in that has not
+ * introduced itself, and reads from a slot only the record of the peer that it has let in; a refused connector
+ * knows why; when nothing moves any more, each living connector has had its answer or knows that its owner has
+ * gone, and no slot of a living owner still belongs to a peer that has departed, or that died after it was let in.
+ * (A peer that dies before it has published and counted its claim, or after a refusal and before its goodbye, keeps
+ * the slot until the owner closes.)
  *
  * Mutants, each of which must fail:
  *            COUNT=2    membership is counted before the claim is published
@@ -32,10 +33,10 @@
  *            ANSWER=0   a refusal is not answered
  *            CLEAN=2    the slot is free before it is clean
  *            CLEAN=0    it is not cleaned
- *            LATER=0    what could not be done at once is not looked at again
+ *            LATER=0    a claim that could not be served at once is not looked at again
  *            SEEN=2     membership is loaded after the claims
  *            UNDO=0     a claim whose slot gets no memory stays
- *            WATCH=0    the owner does not look whether who is connected lives
+ *            WATCH=0    the owner does not look whether a connected peer lives
  *            ASK=0      the connector does not look whether the owner lives
  */
 #ifndef NP
@@ -116,7 +117,7 @@ byte links[NP];                      /* private, but for the assertions at the e
 #define UP 2
 #define DOWN 3
 
-byte letin[NP * SLOTS];              /* whom the owner has let in */
+byte letin[NP * SLOTS];              /* the peer that the owner has let in */
 #define HAS_DEAD(s) (letin[AT(me, s)] && dead[letin[AT(me, s)] - 1])
 #if SLOTS == 1
 #define HAS_ANY_DEAD HAS_DEAD(0)
@@ -285,7 +286,7 @@ inline review()
 	s = 0
 }
 
-/* sc_peers_watch(): who is in a slot of ours is dead; it has published, and writes nothing any more */
+/* sc_peers_watch(): the peer in a slot of ours is dead; it has published, and writes nothing any more */
 inline watch()
 {
 	s = 0;

@@ -3,8 +3,8 @@
  * grow.pml: a ring that gets more lines while it is in use (src/shm/ring.h, src/link/record.c, src/ep/rx.c).
  *
  * One writer, one reader, as in ring.pml, which has memory order, window and buffers; a store is visible at once
- * here. The ring begins with FEW lines, and has MANY once it has grown; before that the others have no memory, and
- * after it what somebody else has left there. Messages have one or two lines and may go on in the first line behind
+ * here. The ring begins with FEW lines, and has MANY once it has grown; before that the other lines have no memory,
+ * and when they get it they hold what an earlier user has left there. Messages have one or two lines and may go on in the first line behind
  * the last. The writer grows the ring when it was full, or for no reason. Any process may be killed between any
  * two steps.
  *
@@ -22,7 +22,7 @@
  *            TELL=3     the reader is told before the lines have memory
  *            CLEAR=0    what somebody has left stays there
  *            CLEAR=2    it is cleared after the reader has been told
- *            LATER=0    who could not grow it when it was full waits until it is full once more
+ *            LATER=0    a writer that could not grow the ring when it was full waits until it is full once more
  */
 #ifndef MSGS
 #define MSGS 7
@@ -56,7 +56,7 @@ bool memory;             /* of the lines behind the first few */
 
 bool gone, dead;         /* the writer is; the reader */
 byte published;          /* records */
-byte order[MSGS + 1];    /* what they say */
+byte order[MSGS + 1];    /* the number that each record says */
 
 #define MORTAL if :: skip :: goto dies fi
 #define THERE(i) assert((i) < FEW || memory)
@@ -103,7 +103,7 @@ active proctype Writer()
 	byte n, size, tail, known, at, turn = 1, count = FEW;
 	bool wanted;             /* it has been full */
 
-	/* of who was there before */
+	/* the lines behind the first FEW hold records of an earlier user */
 	atomic {
 		if :: lap[FEW] = 0 :: lap[FEW] = 1 :: lap[FEW] = 2 fi;
 		lines[FEW] = 1;

@@ -56,8 +56,8 @@
  *            REST=0     with a part comes back all that the head has passed, also what is unread
  *            DROP=0     when the second comes back the first is taken for it
  *            DROP=2     only the first may come back next
- *            KEEP=0     who is given up keeps nothing
- *            KEEP=2     it keeps what it may write to until it can see that it has been given up
+ *            KEEP=0     a peer that is given up keeps no buffer
+ *            KEEP=2     it keeps the buffers that it may write to until it can see that it has been given up
  *            KEEP=3     it keeps the first of that
  *            FORGET=0   it keeps that for ever
  *            DRAIN=0    the buffers of one that has gone come back before its records have been read
@@ -144,7 +144,7 @@
 #define NONE 255
 #define ALL 255
 
-/* rings, by who reads them */
+/* rings, by their reader */
 #define PEER 0
 #define OTHER 1
 #define OWNER 2
@@ -177,7 +177,7 @@ byte taken[3];
 /* ---- the owner's ledger, and its records so far ---- */
 
 byte free = NB;
-byte lent[NB] = NONE;    /* to whom */
+byte lent[NB] = NONE;    /* the reader of the ring that it is lent to */
 byte at[NB];             /* with which record */
 byte sent;
 

@@ -7,15 +7,15 @@
  * through first-in first-out buffers (TSO), one of the owner and one of each initiator.
  *
  * Asserted: nothing is copied from or to memory whose registration has been closed (close returned);
- * nobody copies what his key, or the generation that he found, does not name; a copy during which the
- * registration was closed is no success.
+ * an initiator copies only memory that its key, and the generation that it found, name; a copy during which the
+ * registration was closed does not succeed.
  *
  * Variants:  APPKEY  the key is the application's: the same for each generation
  *            STRICT  the owner does the copies itself, in pieces, from its private table
  * Mutants, each of which must fail:
  *            FI=0 FT=0       no full fence of the initiator, of the owner
- *            DEATH=2         dead is who has been sent SIGKILL, not whose life lock is free
- *            STOP=2          who is stopped counts as out
+ *            DEATH=2         an initiator counts as dead once SIGKILL was sent, not when its life lock is free
+ *            STOP=2          a stopped initiator counts as out
  *            CHECK=0         no look at the tag after the copy
  *            ORDER=2         an entry is opened tag first, fields last
  *            REUSE=2         an entry is used again while a hazard word names it
@@ -251,8 +251,8 @@ done:	skip
 
 /*
  * The owner's two threads: the application, which opens and closes, and the progress engine, which serves
- * a request of several pieces. What serializes the endpoint is `busy`. Of the initiator nothing is left
- * but the request: whether it lives or dies changes nothing here.
+ * a request of several pieces. `busy` serializes the endpoint. Only the request is left
+ * of the initiator: whether it lives or dies changes nothing here.
  */
 byte tag = 0, keyword = NONE, field = NONE;
 bool busy;

@@ -17,8 +17,8 @@
  * danger), by the memory itself, or by the mark that the kernel makes when it takes the memory away; a process's
  * pid is not given to another.
  *
- * Asserted: nobody takes a name away that a living owner has; one owner at a time; who opens the name finds
- * the file filled; once all is over, one more reaper leaves no name.
+ * Asserted: no reaper takes a name away that a living owner has; there is one owner at a time; a process that opens
+ * the name finds the file filled; once all is over, one more reaper leaves no name.
  *
  * Variant:   THREADS  the reapers are two threads of one process (sc_otherfiles_hold())
  * Mutants, each of which must fail:

@@ -4,8 +4,8 @@
  *
  * One sleeper, NW writers with a ring each, MSGS records a writer. A writer publishes, looks at the sleeper's
  * word, and wakes; it has a store buffer for its records (x86: loads pass it, read-modify-write instructions and
- * system calls empty it). Any writer may be killed between any two steps; what it has in its store buffer
- * becomes visible all the same, then the daemon of the sleeper's process notices, counts that, and wakes.
+ * system calls empty it). Any writer may be killed between any two steps; the stores in its store buffer still
+ * become visible, then the daemon thread of the sleeper's process notices the death, counts it, and wakes.
  *
  *   Sleeper   sc_sleep_arm() (A1), sc_sleep_barrier() (A2), has_work() (A3), sc_sleep() (A4), and polling
  *   Writer    sc_ring_commit() (P1), sc_wake() (P2), sc_wake_slow() (P3 to P5)
@@ -14,10 +14,10 @@
  *             shmcma_wait_try() empties the pipe, arms, looks; watch() fills it
  *
  * The futex is `count`, which armings and wakes change, and the flag; futex_wait() compares and sleeps in one
- * step, futex_wake() wakes who is asleep then.
+ * step, futex_wake() wakes the sleeper if it is asleep then.
  *
- * Asserted, when nobody can do anything more: all records have been taken, whoever has died, and every death has
- * been heard of. A sleeper that is asleep with a record in a ring is an invalid end state.
+ * Asserted, when no process can take a step any more: the sleeper has taken all records, also those of dead writers,
+ * and knows of every death. A sleeper that is asleep with a record in a ring is an invalid end state.
  *
  * Mutants, each of which must fail:
  *            BARRIER=0  no membarrier: the look (A3) misses what is in a store buffer, the writer the flag
@@ -27,7 +27,7 @@
  *            CLEAR=2    P5 takes the flag back whatever has happened since P3
  *            CLEAR=3    P5 takes place before P4: a death in between leaves a sleeper that nobody knows of
  *            ARMING=0   arming does not change the count (CLEAR by value takes another's flag)
- *            BELL=0     no daemon: what the dead have published is not waked for
+ *            BELL=0     no daemon thread: nobody wakes the sleeper for the records of dead writers
  *            LOWER=2    (WATCHER) the pipe is emptied after the look
  *            HEARD=2    (WATCHER) the watcher reads what it has heard of after it has signalled
  */
