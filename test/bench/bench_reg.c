@@ -40,7 +40,7 @@ static void must(int ret, const char *what)
 	exit(1);
 }
 
-/* What asking for the time costs, to be taken off. */
+/* The cost of one call of now(), which the caller subtracts from its figure. */
 static double clock_cost(void)
 {
 	double start = now();

@@ -236,7 +236,7 @@ void endpoint_wait_received(struct endpoint *endpoint, long left)
 		endpoint_poll(endpoint);
 }
 
-/* What is waited for is not the queue alone: no sleep. */
+/* The caller waits for more than the queue: a poll that does not sleep. */
 void endpoint_idle(void *arg)
 {
 	struct endpoint *endpoint = arg;

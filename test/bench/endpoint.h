@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * endpoint.h: an endpoint of a provider with all that belongs to it, over the public fi_* API. One thread
- * uses it. What goes wrong ends the group (must()); a provider that has not what is asked for makes the
- * measurement UNAVAILABLE.
+ * uses it. A call that fails ends the group (must()); a provider without the features that the caller asks for
+ * makes the measurement UNAVAILABLE.
  *
  * A subject is "provider" or "provider:variant:variant...". Variants: "strict" (FI_SHMCMA_RMA=strict),
  * "nocma" (FI_SHMCMA_CMA=0), "auto" (asks for automatic progress), "sleep" (poll(2) on the queue's FI_WAIT_FD
@@ -28,7 +28,7 @@ struct endpoint {
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
-	fi_addr_t peer; /* whom messages go to and come from; FI_ADDR_UNSPEC: from anybody */
+	fi_addr_t peer; /* messages go to it and come from it; FI_ADDR_UNSPEC: they come from any sender */
 	bool plain;	/* messages have no tags */
 	bool automatic; /* asks for automatic progress */
 	enum idle idle;
@@ -52,13 +52,13 @@ void endpoint_find(struct endpoint *endpoint, const struct wanted *wanted);
 void endpoint_open(struct endpoint *endpoint, size_t peers);
 void endpoint_close(struct endpoint *endpoint);
 
-/* The steps of endpoint_open(), for who shares some: fabric (unless there is one), domain, addresses; ... */
+/* The steps of endpoint_open(), for endpoints with common objects: fabric (unless there is one), domain, addresses, ... */
 void endpoint_open_domain(struct endpoint *endpoint, size_t peers);
 
 /* ... a queue for so many completions, and its descriptor; ... */
 void endpoint_open_queue(struct endpoint *endpoint, size_t size);
 
-/* ... an endpoint of these. One more is the caller's to close. */
+/* ... an endpoint of these. The caller must close each further one itself. */
 struct fid_ep *endpoint_open_more(struct endpoint *endpoint);
 
 void endpoint_get_name(struct fid_ep *ep, char *name);
@@ -81,8 +81,8 @@ void endpoint_barrier(struct endpoint *endpoint);
 void endpoint_idle(void *endpoint);
 
 /*
- * Posted until the provider takes them; what is in one fragment and fits the provider's inject_size is injected.
- * More fragments are of one length, but for the last, and `stride` bytes apart.
+ * The functions below post a message again until the provider takes it. A message in one fragment that fits the
+ * provider's inject_size is injected. Several fragments have one length, except the last, and are `stride` bytes apart.
  */
 #define FRAGMENTS_MAX 8
 struct message {

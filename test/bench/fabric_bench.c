@@ -10,8 +10,8 @@
  * Kinds (-k) are the rows of the list below; -o is short for the one-sided ones. Each measurement is a fresh
  * group of processes, each on its own processor while there are enough (-c: those and in that order); the
  * providers take turns, kind by kind (A B A B...), and the table shows the median of all turns. -b is the
- * time that each figure may take, besides warming up. What a provider does not have is shown as "-"; why, and
- * what failed, is said on stderr. -C: every sample as a line "figure,provider,x,value" instead, in seconds,
+ * time that each figure may take, besides warming up. A figure that a provider does not have is shown as "-"; the
+ * reason, and any failure, is on stderr. -C: every sample as a line "figure,provider,x,value" instead, in seconds,
  * bytes, and per second; -L lists these figures (table.h).
  *
  * Any provider with FI_EP_RDM and FI_TAGGED can take part; variants are in endpoint.h. It prints and judges

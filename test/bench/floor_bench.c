@@ -8,9 +8,10 @@
  * Two processes, each on its own processor. Buffers are used again and again.
  *
  *	cache line	half the time in which a word in shared memory goes to the other processor and back
- *	two lines	the same, where each direction has a word in a line of its own, as rings have: who writes it
- *			has to take the line from who looks at it, which in one line comes with what was read
- *	pipe		half the time in which a byte goes through a pipe to who sleeps in read(2), and back
+ *	two lines	the same, where each direction has a word in a line of its own, as rings have: the writer has
+ *			to take the line from the reader; with one line for both directions it already has the
+ *			line, because it has just read the other's word there
+ *	pipe		half the time in which a byte goes through a pipe to a process that sleeps in read(2), and back
  *	memcpy		from one private buffer to another
  *	CMA		process_vm_readv(2) and process_vm_writev(2); like memcpy while the other process computes,
  *			as the target of fabric_bench's passive ones does
@@ -53,7 +54,7 @@ enum {
 static const struct figure figures[FIGURES] = {
 	[LINE_LATENCY] = { "line_latency", "one cache line one way, us", US },
 	[LINES_LATENCY] = { "lines_latency", "one way, with a line for each direction, us", US },
-	[PIPE_LATENCY] = { "pipe_latency", "one byte through a pipe to who sleeps, us", US },
+	[PIPE_LATENCY] = { "pipe_latency", "one byte through a pipe to a sleeping process, us", US },
 	[MEMCPY_TIME] = { "memcpy_time", "memcpy, us", US },
 	[CMA_READ_TIME] = { "cma_read_time", "process_vm_readv, us", US },
 	[CMA_WRITE_TIME] = { "cma_write_time", "process_vm_writev, us", US },
@@ -71,7 +72,7 @@ struct copy {
 	void *from, *to;
 	size_t size;
 	pid_t pid;
-	uint64_t there, there_to; /* what is `from` in the other process, and `to` */
+	uint64_t there, there_to; /* the addresses of `from` and of `to` in the other process */
 };
 
 /* ---- rounds ------------------------------------------------------------------------------------ */

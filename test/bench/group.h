@@ -6,8 +6,8 @@
  * the group, of which each runs group_attr.run() on its own processor where there are enough.
  *
  * They share one piece of memory, the board: a barrier, a seat for each to write figures down for the
- * others, room for names of endpoints, and the samples, which are read by the parent when all have ended.
- * Who writes to a seat or to a name does it before a barrier, who reads after it.
+ * others, room for names of endpoints, and the samples, which the parent reads when all have ended.
+ * A process writes to a seat or to a name before a barrier, and the others read it after that barrier.
  */
 #ifndef SHMCMA_TEST_BENCH_GROUP_H
 #define SHMCMA_TEST_BENCH_GROUP_H
@@ -25,7 +25,7 @@
 
 enum outcome { MEASURED, UNAVAILABLE, FAILED };
 
-/* A figure at some x: bytes, processes, entries. NAN: not to be had; `line`: see line.h, NAN: not known. */
+/* A figure at some x: bytes, processes, entries. NAN: not available; `line`: see line.h, NAN: not known. */
 struct sample {
 	int figure;
 	double x, value, line;
@@ -64,15 +64,15 @@ void group_run(const struct group_attr *attr, struct result *result);
 struct process {
 	int rank;
 	int processes;
-	bool crowded; /* there are more of us than processors: who is idle gives way */
+	bool crowded; /* there are more of us than processors: an idle process yields its processor */
 };
 
 extern struct process me;
 
-/* No longer on one processor: on all that were chosen. */
+/* The process no longer runs on one processor: it may run on all that were chosen. */
 void group_use_all_cpus(void);
 
-/* What a process tells the others. */
+/* The figures that a process tells the others. */
 struct seat {
 	uint64_t words[4];
 	double seconds, cpu;
@@ -93,10 +93,10 @@ void group_compute(void);
 
 void group_sample(int figure, double x, double value);
 
-/* How far the two of a group are apart, see line.h; both call it, together. NAN: they are more, or on one processor. */
+/* How far the two of a group are apart, see line.h; both call it, together. NAN: they are not two on two processors. */
 double group_line(void);
 
-/* How far they were in what the samples are of that follow. */
+/* How far they were apart in the measurement that the next samples are of. */
 void group_line_was(double seconds);
 
 /* Ends the process and, if it has not MEASURED, the group: the parent sees the first one's reason. */
@@ -113,11 +113,11 @@ bool attach_memory(pid_t pid, void *here, uint64_t there, size_t size, bool writ
 double now(void);      /* seconds, the same for all processes */
 double cpu_time(void); /* of this process, seconds */
 
-/* Computes so long: who waits for us sleeps by then, even if it polls a while before it does. */
+/* The time to compute, seconds: a process that waits for us sleeps by then, even if it first polls for a while. */
 #define WAKEUP_PAUSE 100e-6
 void compute_for(double seconds);
 
-/* Pages that are there; ends the process if there are none to be had. */
+/* Memory whose pages are all present; ends the process if there is no memory. */
 void *buffer(size_t size);
 
 #endif

@@ -104,7 +104,7 @@ static inline size_t largest_of(const struct sizes *sizes)
 	return largest;
 }
 
-/* What a process is told: the kind's row in fabric_bench.c, and the command line. */
+/* The task of a process: from the kind's row in fabric_bench.c, and from the command line. */
 struct task {
 	const char *subject;
 	const struct sizes *sizes;

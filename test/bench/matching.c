@@ -68,7 +68,7 @@ static void post_all(struct matching *m, bool second)
 		while ((ret = fi_trecv(m->endpoint.ep, &m->values[tag], sizeof(m->values[0]), NULL,
 				       m->endpoint.peer, tag, 0, &m->contexts[i])) == -FI_EAGAIN)
 			try_again(m, &since, i);
-		if (ret == -FI_ENOMEM) /* what shm of libfabric 1.17 says when it is full */
+		if (ret == -FI_ENOMEM) /* the answer of libfabric 1.17's shm when it is full */
 			no_room(m, i);
 		must("fi_trecv", ret);
 		m->endpoint.to_receive++;

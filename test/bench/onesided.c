@@ -5,9 +5,9 @@
  * second one is the target. The kind "styles" posts puts as programs and MPI libraries do: it injects those
  * that fit, sends remote data with them, plays ping-pong, and lets both processes post at once.
  *
- * Once with a target that polls its completion queue, once with one that computes and does not call
- * libfabric; and then, beside it, what the kernel does of the same alone (CMA). What makes no progress for GIVE_UP
- * seconds is not to be had then, and is not tried with larger sizes; it completes when the target polls again.
+ * The target first polls its completion queue; then it computes and does not call libfabric. Beside the second figure
+ * stands that of the kernel alone (CMA) for the same copy. An operation that makes no progress for GIVE_UP seconds
+ * gives no figure, and is not tried with larger sizes; it completes when the target polls again.
  */
 #include <math.h>
 #include <string.h>
@@ -31,7 +31,7 @@ struct onesided {
 	void *local, *remote;
 	struct fid_mr *mr;
 	uint64_t there, key;			       /* the peer's */
-	ssize_t (*post)(struct onesided *o, int slot); /* what is measured */
+	ssize_t (*post)(struct onesided *o, int slot); /* the operation to measure */
 	size_t size;
 	int width; /* so many at once */
 	pid_t pid; /* the peer's, for CMA alone: which way, and where its memory is */
@@ -173,7 +173,7 @@ static bool cma_windows(void *arg, long count)
 
 /* ---- both processes ---------------------------------------------------------------------------- */
 
-/* Seconds for one, so many outstanding, to the first process; NAN: not to be had. */
+/* The first process gets the seconds for one operation, with `width` outstanding; NAN: there is no figure. */
 static double measure(struct onesided *o, bool (*rounds)(void *arg, long count), int target, int width)
 {
 	struct repeat repeat = { .rounds = rounds, .arg = o, .alone = true };
@@ -194,7 +194,7 @@ static double measure(struct onesided *o, bool (*rounds)(void *arg, long count),
 	return seconds;
 }
 
-/* The same to both: whether it was to be had. */
+/* Tells both processes whether the first one has its figure. */
 static bool agree(struct onesided *o, bool mine)
 {
 	if (!me.rank)
@@ -257,7 +257,7 @@ static void run_once(struct onesided *o, ssize_t (*what)(struct onesided *o, int
 	endpoint_wait_sent(&o->endpoint);
 }
 
-/* What is put there comes back. */
+/* A get returns the bytes that a put has written. */
 static void check_moves(struct onesided *o)
 {
 	uint8_t *bytes = o->local;
@@ -271,12 +271,12 @@ static void check_moves(struct onesided *o)
 		run_once(o, post_get);
 		for (size_t i = 0; i < o->size; i++)
 			if (bytes[i] != (uint8_t)(i * 7 + i / 251 + o->size))
-				finish(FAILED, "put and get", "what came back is not what was put");
+				finish(FAILED, "put and get", "the get did not return the bytes that were put");
 	}
 	endpoint_barrier(&o->endpoint);
 }
 
-/* False: not to be had with this target. */
+/* False: there is no figure with this target. */
 static bool measure_move(struct onesided *o, const struct move *move, int target)
 {
 	double seconds;
@@ -493,8 +493,8 @@ static void measure_windows(struct onesided *o)
 }
 
 /*
- * Seconds from the return of the last of a window of injected puts until its bytes are there, while neither process calls
- * libfabric, to the first process; NAN: not to be had.
+ * The first process gets the seconds from the return of the last of a window of injected puts until its bytes are
+ * there, while neither process calls libfabric; NAN: there is no figure.
  */
 static double landing(struct onesided *o)
 {

@@ -2,8 +2,8 @@
 /*
  * pingpong.c: half a round trip between two processes, receives posted ahead.
  *
- * The latency of a wake-up is that of a message to who sleeps while it waits: each process computes for
- * WAKEUP_PAUSE before it answers, and that time is taken off.
+ * The latency of a wake-up is that of a message to a process that sleeps while it waits: each process computes for
+ * WAKEUP_PAUSE before it answers, and that time is subtracted.
  *
  * Every size is checked for content once before it is timed.
  */
@@ -19,7 +19,7 @@
 struct pingpong {
 	struct endpoint endpoint;
 	struct fi_context2 send_context, recv_context;
-	struct message ping, pong; /* what we send, what we receive */
+	struct message ping, pong; /* the message that we send, the one that we receive */
 	double pause;		   /* before it is sent */
 };
 

@@ -12,14 +12,14 @@
 #include <stdbool.h>
 
 struct repeat {
-	bool (*rounds)(void *arg, long count); /* false: they cannot be had */
+	bool (*rounds)(void *arg, long count); /* false: the rounds cannot be done */
 	void *arg;
 	bool alone;		 /* this process only; the others do not take part */
 	void (*idle)(void *arg); /* while it waits for the others, with idle_arg */
 	void *idle_arg;
 };
 
-/* Of one round, seconds; NAN: not to be had. */
+/* The times of one round, seconds; NAN: there is no figure. */
 struct repeat_time {
 	double seconds;
 	double cpu; /* of all processes that take part */

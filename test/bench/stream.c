@@ -98,7 +98,7 @@ static bool rounds(void *arg, long count)
 	return true;
 }
 
-/* Of one window. Who receives has two windows posted ahead, also after the last. */
+/* The times of one window. A receiver has two windows posted ahead, also after the last round. */
 static struct repeat_time measure(struct stream *s, size_t size)
 {
 	struct repeat repeat = {
@@ -176,7 +176,7 @@ void stream_both_ways(const struct task *task)
 	close_stream(&s);
 }
 
-/* What all pairs move together, in the time of the slowest. */
+/* The messages and bytes that all pairs move in a second, by the time of the slowest pair. */
 void stream_pairs(const struct task *task)
 {
 	static struct stream s;

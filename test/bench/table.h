@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * table.h: the samples of all subjects and turns, and what is printed of them: medians side by side, or
- * every sample as a line of CSV. A subject is what is compared: a provider, with its variants.
+ * table.h: the samples of all subjects and turns, and their two printed forms: medians side by side, or
+ * every sample as a line of CSV. Subjects are compared with each other: a subject is a provider, with its variants.
  */
 #ifndef SHMCMA_TEST_BENCH_TABLE_H
 #define SHMCMA_TEST_BENCH_TABLE_H
@@ -16,7 +16,7 @@
 struct figure {
 	const char *name;  /* in CSV, where figures are in seconds, bytes, and per second */
 	const char *title; /* with the unit of the table */
-	const char *rows;  /* what x is */
+	const char *rows;  /* the name of x */
 	double scale;	   /* from CSV's unit to the table's */
 	int digits;	   /* behind the point */
 	bool less;	   /* is better */
@@ -40,10 +40,10 @@ void table_add(struct table *table, int subject, const struct result *result);
 void table_print(const struct table *table);
 void table_print_csv(const struct table *table);
 
-/* What the figures of CSV mean: lines "name|title|rows|scale|digits|whether less is better". */
+/* Prints the meaning of CSV's figures: lines "name|title|rows|scale|digits|whether less is better". */
 void table_list_figures(const struct table *table);
 
-/* Numbers with commas between them, as options name what x is: how many, 0 if it is no such list of up to `most`. */
+/* Parses numbers with commas between them, as in options; returns their count, 0 if it is no list of up to `most`. */
 size_t table_parse_list(char *text, size_t *list, size_t most);
 
 #endif

@@ -82,12 +82,12 @@ struct slot {
 };
 
 struct thread {
-	struct endpoint *lane; /* what the thread uses, alone or with others */
+	struct endpoint *lane; /* the endpoint that the thread uses, alone or with others */
 	uint64_t tag;
 	long windows;
 	double began, ended; /* the first process's: the windows after the first few */
 	uint64_t to_receive;
-	_Atomic uint64_t received; /* by whoever reads the queue */
+	_Atomic uint64_t received; /* counted by any thread that reads the queue */
 	struct slot slots[WINDOW];
 	uint8_t bufs[WINDOW][SIZE_MAX_BYTES];
 	pthread_t id;
@@ -343,7 +343,7 @@ static void run_process(void *arg)
 
 static bool left_out[SHAPES][COUNTS_MAX][PROVIDERS_MAX];
 
-/* False: it has failed, and is tried no more. One that is not to be had is left out, too. */
+/* False: it has failed, and is not tried again. A measurement that is UNAVAILABLE is not tried again either. */
 static bool measure_one(struct table *table, int count, int subject)
 {
 	static const struct group_attr attr = { 2, DEADLINE, run_process, NULL };
