@@ -2,8 +2,9 @@
 /*
  * fuzz_addr: texts of addresses and names of files, as a peer, an application or a directory has them.
  *
- * Each is in memory of its own size: SC_ADDR_SIZE bytes for an address, which need not end; whatever is there
- * for a name. What is taken for an address is one letter by letter, and names no file outside the directory.
+ * Each is in memory of exactly its size: SC_ADDR_SIZE bytes for an address, which need not end in a zero byte; the
+ * bytes of the input for a name. If the library takes a text for an address, the text is the same letter by letter
+ * when the library formats it again, and it names no file outside the directory.
  */
 #include <stdint.h>
 #include <stdlib.h>

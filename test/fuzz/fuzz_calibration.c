@@ -5,8 +5,8 @@
  *
  * Input: the file's bytes; missing ones are 0. It is taken as it is, then with the magic, this boot and
  * machine and the checksum that belongs to it, so that what is behind those is seen as well. The first 32
- * bytes are four times that copies have taken, too. What is accepted can be written again and is the same;
- * what follows from it is within bounds.
+ * bytes are four times that copies have taken, too. An accepted calibration can be written again and is the same;
+ * the values that follow from it are within bounds.
  */
 #include <errno.h>
 #include <stddef.h>

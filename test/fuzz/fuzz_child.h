@@ -29,7 +29,7 @@
 #define PLACE_SIZE (1u << 20)
 
 static uint64_t unread = 0x756e72656164; /* a cookie for reads of the child */
-static pid_t child;			 /* whose memory is the peer's */
+static pid_t child;			 /* the peer's memory is that of this process */
 
 /* It waits to be read from, and dies with this process. */
 static inline void start_child(void)

@@ -31,7 +31,7 @@ struct step {
 	uint32_t value;
 };
 
-/* What ep does, what mad does as it should, and what it writes over. */
+/* The steps of ep, the correct steps of mad, and the words that mad writes over. */
 enum what { PUT, GET, POLL, TAKE, END, OFFER, WITHDRAW, CLAIM, DONE, ERROR, THEIR_CLAIM, ANSWER, WHATS };
 
 #define STEPS_MAX 200

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_files: what lies in /dev/shm under a name that this library gives, and is not what it would have written:
- * read by who looks for a service, by who attaches, by who opens a directory, and by the reaper.
+ * fuzz_files: files in /dev/shm whose names this library gives, with a content that it would not have written. They
+ * are read by the search for a service, by the attacher of a segment, by the opener of a directory, and by the reaper.
  *
- * Input: a byte of whether the owner lives, then the content of the file. What a child holds the life lock of
- * is never removed, and what it says is believed only if it is an address; what nobody holds is removed, or
- * left alone with a reason. A segment, or a directory, whose first 8 bytes are 0 gets what tells this build's.
+ * Input: a byte that says whether the owner lives, then the content of the file. The library never removes a file
+ * while a child holds its life lock, and believes the content only if it is an address; a file without a holder is
+ * removed, or left alone with a reason. A segment, or a directory, whose first 8 bytes are 0 gets the magic number
+ * and the other fields by which this build knows its files.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -32,7 +33,7 @@ const unsigned long fuzz_rounds = 100;
 enum { SEGMENT, SERVICE, DIRECTORY, FILES };
 #define LENGTH_MAX 8192
 
-/* The files of somebody: of a child that holds their life locks, or of nobody. */
+/* The files of one owner: `living` is a child that holds their life locks, nobody holds those of `dead`. */
 static struct owner {
 	uint16_t ep;
 	char names[FILES][SC_ADDR_NAME_MAX], paths[FILES][128], addrs[FILES][SC_ADDR_SIZE], service[32];
@@ -208,7 +209,7 @@ static void reap(const struct owner *owner)
 		int ret = sc_reap_name(owner->names[i]);
 		struct stat st;
 
-		/* what the dead have left may be gone without us: another process's daemon is about as well */
+		/* the files of the dead may be gone already: the daemon thread of another process removes them, too */
 		if (lstat(owner->paths[i], &st))
 			CHECK(owner == &dead);
 		else

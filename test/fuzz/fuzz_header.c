@@ -3,8 +3,8 @@
  * fuzz_header: the header of a segment, as an attacher reads it from a file that anybody may have written.
  *
  * The input is the header; a file length of 8 bytes may follow, else it is that of the corpus. Layout 0
- * stands for this build's, and a ring's lines go with it, so that the corpus outlives a change of it. What is
- * accepted must keep the promise of sc_header_check(): every part lies inside the file, apart from the others.
+ * stands for this build's, and a ring's lines go with it, so that the corpus outlives a change of it. An
+ * accepted header must keep the promise of sc_header_check(): every part lies inside the file, apart from the others.
  */
 #include <stdint.h>
 #include <stdlib.h>

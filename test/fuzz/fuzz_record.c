@@ -207,7 +207,7 @@ static void poll_some(struct sc_ep *ep)
 	drop_completions(&rx_cq);
 }
 
-/* What is written back is not for the writer to understand: its place is free again, if it is `read`. */
+/* The peer does not look at the records that `ep` writes back; with `read` it frees their place in the ring. */
 static void poll_read(struct sc_ep *ep, struct sc_peer *peer, bool read)
 {
 	for (int i = 0; i < 12; i++) {
@@ -219,7 +219,7 @@ static void poll_read(struct sc_ep *ep, struct sc_peer *peer, bool read)
 	drop_completions(&rx_cq);
 }
 
-/* Whatever still waits: looked at, set aside, dropped, received. */
+/* Messages may still wait: `ep` peeks at them, claims, discards and receives them. */
 static void receive_later(struct sc_ep *ep, uint8_t posted, uint8_t sent)
 {
 	for (uint32_t tagged = 0; tagged <= SC_TAGGED; tagged += SC_TAGGED) {

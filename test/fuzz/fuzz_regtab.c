@@ -4,8 +4,8 @@
  *
  * The input: struct question, then 16 registrations, then 16 ranges, then the buckets of 2^1 to 2^4. The
  * limits are those of the header that was checked, so they are not the input's. Memory is exactly that
- * large. What is handed out must be what was asked for: within the registration, of no more elements than
- * there is room for.
+ * large. The answer to a question must lie within the registration, and must have no more
+ * elements than there is room for.
  */
 #include <errno.h>
 #include <stdint.h>

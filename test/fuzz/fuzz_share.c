@@ -2,8 +2,8 @@
 /*
  * fuzz_share: the words of a shared copy, which the other side may write anything into between any two steps.
  *
- * Input: struct offer, then struct step again and again. Whatever the words say, a part that is handed out
- * lies within the copy, and no byte of it is handed out twice by taking.
+ * Input: struct offer, then struct step again and again. With any value of the words, each part that is taken
+ * lies within the copy, and no byte is taken twice.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 			abort();                                                                          \
 	} while (0)
 
-/* What has been taken: from the front up to `taken`, or from the back down to it. */
+/* All parts so far were taken from the front up to `taken`, or from the back down to it. */
 static void check_part(const struct sc_share *share, const struct sc_share_part *part, uint64_t *taken)
 {
 	CHECK(part->len && part->len <= (part->offset ? share->chunk : share->head));

@@ -7,8 +7,8 @@
  * that write one. `ep` does what applications do; `mad` is written for, and never polled; `third` keeps the
  * rules. mad's memory is that of a child, as in fuzz_record.
  *
- * Every operation with mad that was accepted ends exactly once. What third exchanges with ep is right, unless
- * the input had WILD set, which lets it write where third's words are, too.
+ * Every operation with mad that was accepted ends exactly once. The traffic between third and ep is right, unless
+ * the input sets WILD, which lets it write over third's words, too.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -285,7 +285,7 @@ static uint8_t *place(void *base, size_t size, uint32_t at)
 	return (uint8_t *)base + (at & 1 ? at : at % 512) % (size - 8) / 4 * 4;
 }
 
-/* Where mad may write to; what is third's only with WILD. NULL: not there. */
+/* A word that mad may write to; one of third's only with WILD. NULL: there is no such word. */
 static uint8_t *word_at(const struct step *step, bool wild)
 {
 	struct sc_seg *own = mad->seg, *seg = ep->seg;
@@ -493,7 +493,7 @@ static void check_ended(void)
 			CHECK(ops[i].done);
 }
 
-/* Those who close wait for hazard words, 5 seconds: of a word that was made up there is nothing more to see. */
+/* An endpoint that closes waits 5 seconds for each hazard word; to wait for an invented word tests nothing more. */
 static void clear_hazards(const struct sc_seg *seg)
 {
 	for (uint32_t i = 0; i < seg->header.slot_count; i++)
@@ -514,7 +514,7 @@ static void end_mad(void)
 	CHECK(of_mad->link == SC_LINK_DOWN && !of_mad->seg);
 	CHECK(sc_list_empty(&of_mad->recv.transfers) && sc_list_empty(&of_mad->ops) &&
 	      !of_mad->rma.pending);
-	/* what it may be writing to stays its own until it departs */
+	/* a buffer that mad may be writing to stays lent to mad until it departs */
 	CHECK(of_mad->bounce.returnables.count <= SC_ABI_RETURN_BUFS);
 	CHECK(!of_mad->target.count && of_mad->bounce.loans.count <= of_mad->bounce.returnables.count);
 	CHECK(!of_mad->bounce.loans.count ||

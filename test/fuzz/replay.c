@@ -58,7 +58,7 @@ static void run(const uint8_t *data, size_t size)
 	inputs++;
 }
 
-/* What parsers trip over: limits of the integer types. */
+/* Values at which parsers often fail: limits of the integer types. */
 static uint64_t odd_value(uint64_t *state)
 {
 	static const uint64_t values[] = { 0,	       1,	   0x7f,       0xff,	    0xffff,
