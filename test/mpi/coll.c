@@ -365,7 +365,7 @@ static void do_alltoallv(const struct job *job)
 	free(seeds);
 }
 
-/* What alltoallw is told of one direction. */
+/* The arguments of alltoallw for one direction. */
 struct w_args {
 	int *counts, *bytes_at;
 	MPI_Datatype *types;

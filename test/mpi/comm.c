@@ -406,8 +406,8 @@ static void shift_all(MPI_Comm grid, int dimensions, int me)
 }
 
 /*
- * Each rank sends a block to each neighbour, in one call. What arrives from a neighbour is what
- * it sent towards here, which only the direction tells when both neighbours are one rank.
+ * Each rank sends a block to each neighbour, in one call. The block from a neighbour is the one that it
+ * sent in our direction; if both neighbours are one rank, only the direction tells its two blocks apart.
  */
 static void neighbours(MPI_Comm grid, int dimensions, int me, int nonblocking)
 {
@@ -628,7 +628,7 @@ static void wildcards_stay_inside(void)
 	mt_free(in);
 }
 
-/* Communicators come and go; what they leave behind must not meet the next one. */
+/* Communicators come and go; leftovers of one must not reach the next one. */
 static void come_and_go(void)
 {
 	enum { TIMES = 300 };

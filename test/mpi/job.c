@@ -32,8 +32,8 @@ static int probe(int other)
 }
 
 /*
- * To both neighbours and from both. A receive from one that has been killed may not end; so who has waited for
- * a while sends something to see if they are still there. The first error is returned.
+ * Sends to both neighbours and receives from both. A receive from a killed rank may never end; so a rank that has
+ * waited for a while sends something to see if the neighbours are still there. The first error is returned.
  */
 static int talk(int round, unsigned char *out, unsigned char *in[2])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mpitest.h - what the MPI programs of this directory share.
+ * mpitest.h - the common functions of the MPI programs of this directory.
  *
  * Include it first. Each program is one file: mt_init(), sections, mt_done().
  *

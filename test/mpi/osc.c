@@ -35,7 +35,7 @@ struct window {
 	MPI_Win win;
 	enum memory memory;
 	size_t room;	      /* bytes between the guards */
-	unsigned char *whole; /* guard, room, guard; what is exposed */
+	unsigned char *whole; /* guard, room, guard; all of it is exposed */
 	unsigned char *base;  /* behind the first guard */
 	MPI_Aint *at;	      /* DYNAMIC: each rank's `whole` */
 	int unit;
@@ -154,7 +154,7 @@ static void epoch_begin(const struct window *w, enum sync sync)
 	}
 }
 
-/* What `last` did is there when this returns. */
+/* When this returns, the operations of rank `last` on our window are complete. */
 static void epoch_end(const struct window *w, enum sync sync)
 {
 	switch (sync) {
@@ -784,10 +784,10 @@ static void compare(int line, const struct job *job, const unsigned char *got, c
 }
 
 /*
- * What Open MPI 4.1 itself cannot do. osc/pt2pt knows no pairs of value and index. osc/rdma writes behind
+ * Open MPI 4.1 itself cannot do some accumulates. osc/pt2pt knows no pairs of value and index. osc/rdma writes behind
  * its buffer for types with holes, takes complex numbers of 8 bytes for integers, and hands operations on one
- * element to transports that do not have them (btl/ofi aborts, others do nothing). mpirun tells by the
- * environment what was asked for.
+ * element to transports that do not have them (btl/ofi aborts, others do nothing). mpirun puts the component that the
+ * user asked for into the environment.
  */
 static bool component_is(const char *name)
 {
@@ -881,7 +881,7 @@ static void fetch_and_op(const struct job *job, unsigned char *operands, unsigne
 	job->type->apply(job->op, expected + one, operands + one);
 }
 
-/* What the next rank's window holds before the operation, then. */
+/* A get-accumulate returns the content of the next rank's window from before the operation. */
 static void get_accumulate(const struct job *job, unsigned char *operands, unsigned char *expected)
 {
 	unsigned char former[(ELEMENTS + 1) * 2 * sizeof(long double)];

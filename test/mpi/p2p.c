@@ -662,7 +662,7 @@ static void match_receive(const struct match_plan *plan, int round, int from)
 		MT_LANDED(in + p * MATCH_ROOM, MATCH_ROOM - 2 * MT_GUARD, plan->lengths[m],
 			  mt_seed(13, (uint64_t)round, (uint64_t)m));
 	}
-	/* What no receive had fitted is still there, in order. */
+	/* The messages that no receive has taken are still there, in order. */
 	for (m = 0; m < MATCHES; m++) {
 		if (plan->taken[m])
 			continue;
@@ -887,7 +887,7 @@ static void truncated_receive(int from, const struct cut *cut, enum timing timin
 	mt_untouched(__LINE__, in - MT_GUARD, in, "before a cut message");
 }
 
-/* A message longer than its receive is an error there; what follows it is not harmed. */
+/* A message longer than its receive is an error at the receiver; later messages are not harmed. */
 static void truncation(int from, int to)
 {
 	static const struct cut cuts[] = {

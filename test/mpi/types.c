@@ -266,7 +266,7 @@ static void shapes_fini(void)
 
 struct region {
 	unsigned char *base;   /* of the memory */
-	unsigned char *origin; /* what MPI is given */
+	unsigned char *origin; /* the address for MPI calls */
 	size_t length;
 };
 
