@@ -56,7 +56,7 @@
 #define WATCHDOG_SCALE 1
 #endif
 
-/* What a thread waits for. */
+/* The condition that a thread waits for. */
 struct watchdog_wait {
 	const char *file, *condition;
 	int line;
@@ -201,7 +201,7 @@ static inline void watchdog_start(const char *test, unsigned int seconds)
 #if __has_include(<execinfo.h>)
 	void *first[1];
 
-	backtrace(first, 1); /* what it loads is there when the watchdog bites */
+	backtrace(first, 1); /* loads its library now: the handler of the signal must not */
 #endif
 	if (test)
 		snprintf(watchdog.test, sizeof(watchdog.test), "%s", test);
