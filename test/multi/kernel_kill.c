@@ -9,15 +9,15 @@
  * - a put into our piece of the other's yard is read back and compared;
  * - a fetching add to our word in the other's yard must return one more than the last time.
  *
- * What is demanded of the library, for each incarnation of each other worker:
+ * The test demands of the library, for each incarnation of each other worker:
  * - an operation fails, or is refused, only if the conductor has doomed the other (a false death else), and
  *   with one of a few errors;
- * - each operation that was accepted completes exactly once; what was in flight when the other ended does so
- *   within the test's patience; counters count the same;
+ * - each operation that was accepted completes exactly once; an operation that was in flight when the other ended
+ *   completes within the test's patience; counters count the same;
  * - once an operation has failed because the other ended, every later one is refused at once;
  * - messages whose sends had completed before the sender ended arrive, none twice; those of a sender that we
  *   had never sent anything to may be lost, if another removed its memory before we had seen it;
- * - descriptors and mappings stay in proportion to those who live.
+ * - descriptors and mappings stay in proportion to the number of living workers.
  */
 #define _GNU_SOURCE 1
 #include "kill.h"
@@ -69,7 +69,7 @@ enum kind { SEND, PUT, READ_BACK, GET, ADD };
 
 struct partner;
 
-/* What an operation's context points to. */
+/* The context of an operation points to it. */
 struct op {
 	struct fi_context2 context; /* first */
 	bool pending, receives;
@@ -479,7 +479,7 @@ static bool is_of_death(const struct flight *flight, int err)
 	       (err == FI_EKEYREJECTED && flight->kind != SEND);
 }
 
-/* One that was waiting for room. Whose it was, nothing says. */
+/* An injected message that waited for room has failed. Its error does not say which partner it was for. */
 static void inject_failed(int err)
 {
 	bool doomed = false;
@@ -515,7 +515,7 @@ static void flight_failed(struct flight *flight, int err)
 	}
 }
 
-/* What a call that posts returned: false if it was not accepted. */
+/* Checks the return value of a call that posts; false: the operation was not accepted. */
 static bool accepted(struct flight *flight, ssize_t rc)
 {
 	struct partner *partner = flight->partner;
@@ -601,7 +601,7 @@ static bool post_send(struct flight *flight, enum class class)
 	partner->numbers[class]++;
 	w.posted_sends++;
 	w.posted_injects += injected;
-	return !injected; /* whose flight is over; it may still have to wait, unseen, for room */
+	return !injected; /* an injected message has no completion; it may still wait for room, unseen by us */
 }
 
 static size_t piece(void)
@@ -1084,8 +1084,8 @@ static long resident(void)
 
 /*
  * With all peers alive and connected: their segments, in up to six parts that differ in what may be written (header and
- * claims, a slot, bounce buffers, and what is between and behind), and what it takes to watch them. Those who died in the
- * meantime hold nothing, once it has been noticed.
+ * claims, a slot, bounce buffers, and what is between and behind), and what it takes to watch them. Dead
+ * workers hold nothing, once their death has been noticed.
  */
 static bool has_grown(int *fds, int *maps)
 {

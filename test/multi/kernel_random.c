@@ -2,13 +2,13 @@
 /*
  * kernel_random.c: random traffic all-to-all against a reference matcher.
  *
- * What is sent follows from the seed alone: message `index` from src to dst in a phase is the same
- * structure wherever it is computed (spec_make). So a receiver knows all that will come, though not how
- * the streams of different senders interleave.
+ * The messages follow from the seed alone: message `index` from src to dst in a phase is the same
+ * structure wherever it is computed (spec_make). So a receiver knows all messages that will come, though not
+ * how the streams of different senders interleave.
  *
  * In a phase a rank posts random receives (wildcards and directed, any mask, some too short) and, after
- * them, for every message that will come one that takes anything. So nothing stays behind, whoever
- * matches what; in the end the receives left over are cancelled.
+ * them, for every message that will come one that takes anything. So no message is left over, however
+ * messages and receives match; in the end the receives left over are cancelled.
  *
  * The reference: matching was right if and only if there is an order of arrival that explains it. Such an
  * order must keep the order of each sender; and if an earlier receive r1 could have taken the message
@@ -114,7 +114,7 @@ static void spec_call(const struct phase *p, struct spec *spec, struct mt_random
 	spec->call = (enum mt_call)mt_below(random, 6);
 	if (!small && (spec->call == MT_INJECT || spec->call == MT_INJECTDATA))
 		spec->call = MT_SEND;
-	/* what cannot hold its id is named by its data */
+	/* a message that is too short for its id carries the id in its data */
 	if (spec->size < 8)
 		spec->call = small && spec->call % 2 ? MT_INJECTDATA : MT_DATA;
 	if (spec->call == MT_SENDV || spec->call == MT_SENDMSG)
@@ -482,7 +482,7 @@ struct demand {
 	const struct receive **nodes;
 	int *waits; /* how many must come before */
 	int count;
-	char why[300]; /* what is wrong */
+	char why[300]; /* the error found */
 };
 
 static void demand_add(struct demand *d, int a, int b)
@@ -629,7 +629,7 @@ static void phase_run(struct phase *p)
 	}
 }
 
-/* What is not posted by now never will be. */
+/* A receive that is not posted by now never will be. */
 static void phase_finish(struct phase *p)
 {
 	char why[300];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kernel_symbols: there is no list of the kernel's symbols for who asks for it in a test.
+ * kernel_symbols: hides the list of the kernel's symbols from libraries in a test.
  *
  * libfabric's provider for verbs reads all of /proc/kallsyms, twice and a kilobyte at a time, when libfabric
- * starts, and each process of a test starts it: of the 132 ms of processor time of fi_info that took 119
- * (122,000 symbols). Where it cannot be read, that provider goes without what it looked for.
+ * starts, and each process of a test starts it: that took 119 of the 132 ms of processor time of fi_info
+ * (122,000 symbols). If the provider cannot read the list, it goes on without the symbol that it looks for.
  *
  * Linked into every test (-u in Makefile.am): there fopen(3) is this one, for libfabric as well.
  */

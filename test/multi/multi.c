@@ -102,7 +102,7 @@ int mt_result(const char *name, int result, const char *reason)
 	return result;
 }
 
-/* Who sets SHMCMA_NO_SKIP has all that any case needs. Sanitizers rule some out by themselves. */
+/* With SHMCMA_NO_SKIP the machine has all that any case needs. Sanitizers make some cases impossible all the same. */
 static bool may_skip(void)
 {
 	const char *no_skip = getenv("SHMCMA_NO_SKIP");
@@ -444,7 +444,7 @@ static bool watchdog_has_bitten(const struct child *children, int count)
 	return false;
 }
 
-/* What the hanging rank may have waited for. */
+/* Prints the last activity of each rank that was killed: the hanging rank may have waited for one of them. */
 static void report_others(const struct child *children, int count)
 {
 	for (int i = 0; i < count; i++)

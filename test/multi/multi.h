@@ -115,7 +115,7 @@ bool mt_is_shmcma(void);
 
 extern int mt_rank, mt_ranks;
 
-/* What this rank is doing: shown when it fails or hangs. */
+/* Sets the activity of this rank: shown when it fails or hangs. */
 void mt_doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void mt_fail_at(const char *file, int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4), noreturn));

@@ -3,9 +3,9 @@
  * quiet_fork: in builds with a sanitizer, fork(2) while the core's thread has nothing in hand, and none begins.
  *
  * glibc's allocator is made ready for fork(2). A sanitizer's is not: a child that is forked while another thread
- * is in it finds it locked for ever. The core's thread is in it now and then, when it looks around. So a fork
- * waits until that thread is in poll(2), and keeps it from coming out before the child is there. A thread that begins
- * is in the allocator too, before it comes to what it is to do: the sanitizer asks pthread_getattr_np(3) for its stack.
+ * is in it finds it locked for ever. The daemon thread of the core is in it now and then, when it looks around. So a
+ * fork waits until that thread is in poll(2), and keeps it there until the child exists. A thread that begins is in the
+ * allocator too, before it runs its function: the sanitizer asks pthread_getattr_np(3) for its stack.
  *
  * Linked into every test (-u in Makefile.am): there poll(2) and pthread_create(3) are these, for the provider as well.
  */
@@ -22,7 +22,7 @@
 extern const bool quiet_fork;
 const bool quiet_fork = true;
 
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER; /* held by who forks */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER; /* held by a thread that forks */
 static pthread_cond_t all_asleep = PTHREAD_COND_INITIALIZER;
 static int at_work; /* threads of the core that have come out of poll(2), and any that begin */
 static pthread_key_t working;

@@ -2,8 +2,8 @@
 /*
  * rma.h: registered memory and one-sided operations for tests over multi.h. Header only.
  *
- * What a rank tells others of its memory goes through words that all see (struct rma_place); nothing of it
- * is sent by the provider under test.
+ * A rank tells the others where its memory is through words that all see (struct rma_place); the provider under
+ * test sends none of it.
  */
 #ifndef RMA_H
 #define RMA_H

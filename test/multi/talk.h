@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * talk.h: does everything still work between two endpoints? One side asks, the other serves; what is asked
- * for goes by every way there is: messages of all protocols there and back, then a put and a get.
+ * talk.h: does everything still work between two endpoints? One side asks, the other serves; the traffic that
+ * the asking side wants goes by every way: messages of all protocols there and back, then a put and a get.
  *
- * A request names who asks, so a process that nobody has been told of may ask too. Header only.
+ * A request has the address of the asking side, so a process that the server does not know may ask too. Header only.
  */
 #ifndef TALK_H
 #define TALK_H

@@ -172,7 +172,7 @@ static void stopped_rank(const void *arg)
 	talk_close(&own);
 }
 
-/* Stopped before it was ever connected to; who connects meanwhile waits, and is served. */
+/* The server is stopped before any peer connects to it; a peer that connects meanwhile waits, and is served later. */
 static void stopped_before_rank(const void *arg)
 {
 	struct mt_op send = { 0 };
@@ -229,7 +229,7 @@ static void *serve_without_leader(void *arg)
 	mt_barrier(&own.ep);
 	talk_close(&own);
 	if (MT_SANITIZED)
-		_exit(0); /* what the first thread's stack names is a leak to the sanitizer */
+		_exit(0); /* memory that only the first thread's stack points to is a leak to the sanitizer */
 	exit(0);
 }
 

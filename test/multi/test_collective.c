@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_collective: what groups of 1 to 9 processes do together: every operation, datatype and reduction, many
+ * test_collective: collective operations of 1 to 9 processes: every operation, datatype and reduction, many
  * sizes and roots, several operations and groups at once, members that sleep, members that die.
  *
- * What is expected is computed by each rank from the pattern that all know, with loops of its own. Values are
+ * Each rank computes the expected result from the pattern that all know, with loops of its own. Values are
  * small integers, which every type has, so that sums and products are exact in any order.
  */
 #define _GNU_SOURCE 1
@@ -236,7 +236,7 @@ static void put(enum fi_datatype type, void *at, long number)
 	mt_fail("type %d", (int)type);
 }
 
-/* What rank `rank` has at element i, small enough for the product of all in 7 bits. */
+/* Element i of rank `rank`, small enough for the product of all in 7 bits. */
 static long input(int rank, size_t i)
 {
 	return (rank + (long)i) % 4 == 0 ? 2 : (rank * 3 + (long)i) % 5 == 0 ? 0 : 1;
@@ -437,7 +437,7 @@ static void move_rank(const void *arg)
 	close_all();
 }
 
-/* Nobody leaves before the last has come, 200 times, whoever is last. */
+/* No rank leaves the barrier before the last has come, 200 times; another rank is last each time. */
 static void barrier_rank(const void *arg)
 {
 	struct fid_av_set *set;
@@ -628,7 +628,7 @@ static void sleep_for_join_beside(struct fid_mc *mc)
 
 /*
  * All members do nothing but sleep, without a time limit, until what they have begun is over: only messages of
- * each other wake them. Who comes late is another one each time.
+ * each other wake them. In each round another rank comes late.
  */
 static void asleep_rank(const void *arg)
 {

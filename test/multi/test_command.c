@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_command: the command shmcma beside a job that runs. What ps, stats and top show agrees with the counters that each
- * rank prints when its endpoint closes; a top that looks all the time disturbs no message; run tells what the processes
- * of a job have carried; bench measures.
+ * test_command: the command shmcma beside a job that runs. The figures of ps, stats and top agree with the counters
+ * that each rank prints when its endpoint closes; a top that looks all the time disturbs no message; run reports the
+ * traffic of the processes of a job; bench measures.
  */
 #define _GNU_SOURCE 1
 #include "multi.h"

@@ -2,13 +2,13 @@
 /*
  * test_death: rank 1 is killed while rank 0 has something of every kind under way with it; rank 2 lives on.
  *
- * What was under way completes, each once, with FI_ECONNRESET and nothing else, or well if the peer had done
- * its part before; what it had sent completely is received; what is posted later is refused at once. Then rank
- * 0 talks with rank 2, a whole pool of bounce buffers of it, and with a process that comes after the dead one
- * under a new address.
+ * Each operation that was under way completes once: with FI_ECONNRESET and nothing else, or well if the peer had done
+ * its part before. Messages that the peer had sent completely are received. A later operation is refused at once. Then
+ * rank 0 talks with rank 2, with as much data as its whole pool of bounce buffers, and with a process that comes after
+ * the dead one under a new address.
  *
- * Rank 1 is stopped first (by itself, at a place that the case chooses), so what is under way then is no
- * matter of luck; then rank 0 kills it.
+ * Rank 1 is stopped first (by itself, at a place that the case chooses), so that the operations under way do not
+ * depend on luck; then rank 0 kills it.
  */
 #define _GNU_SOURCE 1
 #include "rma.h"
@@ -37,12 +37,12 @@ struct mode {
 	bool automatic;
 };
 
-/* What is under way with the victim. */
+/* Rank 0, or the victim, with the objects of the operations between them. */
 struct scene {
 	struct mt_ep ep;
 	fi_addr_t victim, other;
 	struct rma_place place; /* of the victim's memory */
-	uint8_t *mine, *theirs; /* LARGE bytes each; theirs: what the victim registers */
+	uint8_t *mine, *theirs; /* LARGE bytes each; theirs: the victim registers it */
 };
 
 static _Atomic uint64_t *place_key, *place_addr;
@@ -273,7 +273,7 @@ static void receives_after(struct scene *s)
 	mt_require(any_op.source == s->other, "another source");
 }
 
-/* The victim has sent: what is complete is received, also after its death; what needs its memory is not. */
+/* The victim has sent: complete messages are received, also after its death; those that need its memory are not. */
 static void victim_sends(struct scene *s)
 {
 	static const size_t sizes[SOME] = { 8, 200, 4000, 30000, 40000, LARGE };

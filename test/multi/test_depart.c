@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_depart: endpoints that are closed in good order, and names that live longer than one endpoint.
- * What was sent before is delivered, what cannot be any more fails, nothing waits for ever.
+ * Messages that were sent before are delivered; operations that cannot be done any more fail; nothing waits for ever.
  */
 #define _GNU_SOURCE 1
 #include "kernels.h"
@@ -214,7 +214,7 @@ static void expected_receive(struct mt_ep *ep, const struct expected *expected, 
 	}
 	mt_wait_any(ep, &op);
 	if (expected->then == SENDS)
-		mt_require(!op.err && op.len == 8 && !memcmp(buf, "expected", 8), "what was sent is lost: %s", fi_strerror(op.err));
+		mt_require(!op.err && op.len == 8 && !memcmp(buf, "expected", 8), "a message that was sent is lost: %s", fi_strerror(op.err));
 	else
 		mt_require(op.err == FI_ECONNRESET, "%s", op.err ? fi_strerror(op.err) : "success");
 }
@@ -306,7 +306,7 @@ static void service_name(const struct names *names, char *text, size_t size)
 		snprintf(text, size, "depart.%d", (int)getppid());
 }
 
-/* What a client says first: who it is. */
+/* The first message of a client: its number and its name. */
 struct hello {
 	uint64_t number;
 	char name[MT_NAME_SIZE];

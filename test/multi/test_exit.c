@@ -61,7 +61,7 @@ struct run {
 	bool daemon;
 };
 
-/* What the three tell each other. Rounds are numbered from 1 on. */
+/* The three processes tell each other how far they are. Rounds are numbered from 1 on. */
 static struct board {
 	_Atomic uint64_t ready, named, met, known, ended; /* rounds for which that has been reached, in this order */
 	_Atomic uint64_t posted, completed, refused;	   /* sends of this round */
@@ -151,7 +151,7 @@ static void send_late(int status, void *arg)
 		atomic_fetch_add(&board->refused, 1);
 }
 
-/* What on_exit(3) is told in here is called when the destructors of all libraries have been. */
+/* A function that is given to on_exit(3) in a destructor is called after the destructors of all libraries. */
 __attribute__((destructor)) static void come_back(void)
 {
 	if (sender_is_late)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_fork: a process with open objects forks, and the child does all that it may and much that it may not:
- * its calls give a clear error, it ends in every way, and neither its life nor its end is noticed by anybody:
- * the parent's traffic goes on, its names stay. What the child opens itself works.
+ * its calls give a clear error, it ends in every way, and no other process notices its life or its end:
+ * the parent's traffic goes on, its names stay. Objects that the child opens itself work.
  *
  * Two ranks that talk all the time; one of them forks, the asking one or the serving one.
  */
@@ -23,7 +23,7 @@
 
 #define LEFT_NAME 4 /* of what a child has left open */
 
-/* What a rank has open, of each class at least one. */
+/* The open objects of a rank, of each class at least one. */
 struct open_objects {
 	struct talk talk;
 	struct fid_eq *eq;
@@ -326,9 +326,9 @@ struct fork_case {
 	const char *name;
 	void (*body)(void);
 	enum ending ending;
-	int refused; /* processes that are told so */
+	int refused; /* processes whose calls are refused */
 	bool automatic;
-	bool any;	     /* whatever becomes of the child */
+	bool any;	     /* the child may end in any way */
 	pid_t (*make)(void); /* NULL: fork */
 };
 
@@ -743,7 +743,7 @@ static void threads_rank(const void *arg)
 
 #define FORKERS_MAX 32
 #define FORKS 64    /* of all threads together */
-#define SLOW_MS 400 /* what one fork(2) in SLOW_OF takes longer, as in a process of some GB */
+#define SLOW_MS 400 /* the extra time of one fork(2) in SLOW_OF, as in a process of some GB */
 #define SLOW_OF 16
 
 static atomic_uint slow_forks;
@@ -987,7 +987,7 @@ static void daemon_rank(const void *arg)
 	mt_require(waitpid(pid, &status, 0) == pid && status == 0, "status %#x", status);
 	mt_doing("waiting for the daemon");
 	mt_flag_wait(NULL, 2, 1);
-	/* what its first part has left is cleared away by the next who opens something */
+	/* the next process that opens a domain removes the files of the first part, which has ended */
 	open_own(NULL);
 	mt_require(!talk_has_file(mt_published(NULL, DAEMON_NAME)), "the name of the dead has stayed");
 	ep = own.talk.ep;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_kill: 2 to 16 processes under checksummed load of all kinds, of which one is killed every few
- * hundredths of a second, at a random moment, and replaced; others are stopped and continued. What the
- * survivors demand, kernel_kill.c says.
+ * hundredths of a second, at a random moment, and replaced; others are stopped and continued.
+ * kernel_kill.c says what the survivors demand.
  *
- * The conductor, who forks the workers, does not use libfabric. It dooms a worker before it kills it, so that
- * an error from a worker that is not doomed is a false death, and takes the time when a pidfd says that the
- * process has ended: the kernel has given back its memory and its locks before. In the end nothing of the
- * workers is left in /dev/shm once another process has opened a domain. Worker 0 is only ever stopped.
+ * The conductor, which forks the workers, does not use libfabric. It dooms a worker before it kills it, so that
+ * an error from a worker that is not doomed is a false death. It takes the time when a pidfd says that the
+ * process has ended: by then the kernel has freed its memory and its locks. In the end, once another process has
+ * opened a domain, no file of the workers is left in /dev/shm. Worker 0 is only stopped, never killed.
  *
- * How long the survivors took to get their first error is printed, of those who were not stopped themselves
+ * The test prints how long the survivors took to get their first error, without those that were stopped themselves
  * meanwhile. With more workers than processors most of that is the time until they run again.
  *
  * TEST_KILL_SEED: of all choices (not of the moments), printed. TEST_KILL_SECONDS: for all cases together,

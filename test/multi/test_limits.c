@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_limits: too little of something, at each step: shared memory, descriptors, address space. Every level
- * between nothing and enough is tried, so that each allocation is once the one that fails. What fails says
- * why, nothing crashes (SIGBUS least of all) or is left, and once there is enough it works.
+ * between nothing and enough is tried, so that each allocation fails once. A call that fails says why, nothing crashes
+ * (SIGBUS least of all), nothing is left behind, and once there is enough the call works.
  *
- * Two ranks: the one tries, the other serves and is short of the same shared memory.
+ * Two ranks: one tries, the other serves and lacks the same shared memory.
  */
 #define _GNU_SOURCE 1
 #include "talk.h"
@@ -232,7 +232,7 @@ static unsigned long free_pages(void)
 	return fs.f_bavail;
 }
 
-/* What an attempt had is free again only when the server has let go of it as well, which takes it a moment. */
+/* The memory of an attempt is free again only when the server has unmapped it as well, which takes a moment. */
 static void wait_for_free(unsigned long pages)
 {
 	mt_doing("waiting for all that was closed to be free, %lu pages", pages);
@@ -420,7 +420,7 @@ static void descriptors_body(void)
 		   failures[ENABLE], failures[INSERT]);
 }
 
-/* What the process has mapped, bytes. */
+/* The mapped memory of the process, bytes. */
 static rlim_t mapped(void)
 {
 	unsigned long pages = 0;

@@ -133,12 +133,12 @@ static void many_rank(const void *arg)
 /* ---- one too many ---------------------------------------------------------------------------- */
 
 #define PLACES 8
-#define FULL_RANKS (1 + PLACES + 2) /* the server, those who fit, those who do not */
+#define FULL_RANKS (1 + PLACES + 2) /* the server, the clients that fit, those that do not */
 #define FLAG_IN 0		    /* clients that have been answered */
-#define FLAG_OUT 1		    /* those who do not fit that were told so */
+#define FLAG_OUT 1		    /* clients that do not fit and were told so */
 #define FLAG_STOP 2		    /* the server need not answer any more */
 
-/* Answers whoever it hears from, at once and for as long as wanted. */
+/* Answers every client at once, until FLAG_STOP. */
 static void full_server(void)
 {
 	struct mt_op recv = { 0 }, send = { 0 };

@@ -90,7 +90,7 @@ static void become_unprivileged(void)
 		if (!drop_privilege())
 			mt_skip("user ids cannot be changed here: %s", strerror(errno));
 	}
-	/* whoever changes its user id is not dumpable at first */
+	/* a process that changes its user id is not dumpable at first */
 	prctl(PR_SET_DUMPABLE, 1);
 }
 
@@ -170,7 +170,7 @@ static bool judge_mode(const struct mt_counters *c, int ranks, const void *arg)
 
 	for (int i = 0; i < ranks; i++) {
 		int may = may_read(mode, i, ranks);
-		/* what the provider may ask for and a plain probe does not have: Yama's consent */
+		/* the provider may have Yama's consent, for which it asks; a plain probe does not have it */
 		bool sure = (mode->off & 1u << i) || mode->undumpable;
 
 		if (may == 0 && sure && c[i].rx_cma_bytes) {

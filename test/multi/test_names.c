@@ -331,7 +331,7 @@ static int insert_error(struct mt_ep *ep, const char *name)
 	return err;
 }
 
-/* False: it has gone. What a dead process of ours might have left goes as soon as somebody looks around. */
+/* False: it has gone. A file that a dead process of ours might have left goes as soon as any process looks around. */
 static bool is_there(const struct squatter *squatter, const char *path, struct stat *st)
 {
 	if (!lstat(path, st))
@@ -388,7 +388,7 @@ static void squatted_rank(const void *arg)
 	talk_close(&own);
 }
 
-/* The name of a service is known beforehand. What a dead process of ours might have left may go, no more. */
+/* The name of a service is known beforehand. A file may go only if a dead process of ours might have left it. */
 static void service_rank(const void *arg)
 {
 	const struct squatter *squatter = arg;

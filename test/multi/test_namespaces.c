@@ -2,8 +2,8 @@
 /*
  * test_namespaces: peers that see each other by other pids, or not at all, or may not read each other: other
  * pid and user namespaces that share one /dev/shm, a seccomp filter that forbids to copy between processes.
- * Whatever goes, goes both ways; death is found, and nobody is taken for dead. Last, a dead peer's pid that
- * is another process's by now, forced with clone3(2): no byte reaches that one, or comes from it.
+ * Traffic goes both ways; a death is noticed, and no living process is taken for dead. Last, clone3(2) gives a dead
+ * peer's pid to another process: no byte reaches that process, or comes from it.
  */
 #define _GNU_SOURCE 1
 #include "talk.h"
@@ -110,7 +110,7 @@ static void apart_body(void)
 	talk_close(&own);
 }
 
-/* What the dead has left goes when somebody starts, and only that: soon, if a process here has its pid. */
+/* When a process starts, the file of the dead one goes, and no other: after a moment if a process here has its pid. */
 static void clean(int name)
 {
 	mt_flag_wait(NULL, FLAG_DEAD, 1);
@@ -120,7 +120,7 @@ static void clean(int name)
 	atomic_store(mt_flag(FLAG_CLEAN), 1);
 }
 
-/* The rank's child is in the namespaces; who serves is killed in the end, though not if it is the first. */
+/* The child of the rank is in the namespaces; the serving one kills itself in the end, so it must not be the first. */
 static void apart_rank(const void *arg)
 {
 	const struct apart *apart = arg;
@@ -138,7 +138,7 @@ static void apart_rank(const void *arg)
 		pid_t inner;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* the first of a pid namespace is deaf to its own SIGKILL */
+		/* the first process of a pid namespace ignores its own SIGKILL */
 		inner = fork();
 		if (!inner) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody stays behind a case that is skipped */
@@ -267,7 +267,7 @@ static void victim_body(void)
 	fi_addr_t asker;
 
 	talk_open(&own, NULL);
-	/* what the others are told of lies where the heir has something else */
+	/* the registered memory lies at an address at which the heir has other data */
 	rma_unregister(&own.ep, own.mr);
 	free(own.memory);
 	own.memory = arena;

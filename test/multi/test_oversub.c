@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_oversub: more processes than processors. Whoever is waited for is most often not running; all must
- * come to an end all the same, with and without giving up the processor while waiting.
+ * test_oversub: more processes than processors. A process that another waits for is most often not running; all must
+ * come to an end all the same, with and without yielding the processor while they wait.
  */
 #define _GNU_SOURCE 1
 #include "kernels.h"
@@ -38,7 +38,7 @@ static void wait_op(struct member *m, struct mt_op *op)
 	mt_wait(&m->ep, op);
 }
 
-/* What `from` sends to `to` in a round. */
+/* The size of the message from `from` to `to` in a round. */
 static size_t round_size(int round, int from, int to)
 {
 	static const size_t sizes[] = { 8, 0, 200, 4096, 64, 20000, 1, 1000, 16384, 8, 3000, 128 << 10 };
@@ -79,7 +79,7 @@ static void exchange(struct member *m, int round)
 	}
 }
 
-/* Dissemination: in step k everybody hears from the one 2^k before. */
+/* Dissemination: in step k each rank hears from the one 2^k before it. */
 static void barrier(struct member *m, int round)
 {
 	for (int step = 1; step < RANKS; step *= 2) {

@@ -3,9 +3,9 @@
  * test_reopen: a receive context of a scalable endpoint that its owner closes and opens again, under the eyes of
  * several processes that send to it.
  *
- * Each sender numbers its messages over the whole run. The owner sees the numbers of each in their order, none
- * twice, whichever opening they came to; what was sent after an opening was told of arrives there; and what a sender
- * knows to have been delivered has been.
+ * Each sender numbers its messages over the whole run. The owner sees the numbers of each sender in their order, none
+ * twice, over all openings. A message that was sent after an opening was announced arrives there. A message that its
+ * sender knows to be delivered has been delivered.
  */
 #define _GNU_SOURCE 1
 #include "multi.h"
@@ -31,10 +31,10 @@ enum {
 	FLAG_HERE,   /* senders that know its address */
 	FLAG_GONE,   /* the owner is about to be killed */
 	FLAG_DELIVERED,			    /* + rank: messages that a sender knows to have been delivered */
-	FLAG_SEEN = FLAG_DELIVERED + RANKS, /* + rank: messages of its that the owner has received */
+	FLAG_SEEN = FLAG_DELIVERED + RANKS, /* + rank: messages of that sender that the owner has received */
 };
 
-/* A tag: who sends it, its number, and whether it is one that must arrive. */
+/* A tag: the sender's rank, the number of the message, and whether it must arrive. */
 #define TAG(rank, number, sure) ((uint64_t)(rank) << 40 | (uint64_t)(number) << 1 | (sure))
 
 static size_t size_of(uint64_t number)
@@ -47,7 +47,7 @@ static size_t size_of(uint64_t number)
 /* ---- the owner ------------------------------------------------------------------------------- */
 
 struct owner {
-	struct mt_ep ep; /* with an endpoint that nobody talks to */
+	struct mt_ep ep; /* with an endpoint that no process talks to */
 	struct fid_ep *sep, *rx[2];
 	struct mt_op ops[POSTED];
 	uint8_t *bufs[POSTED];

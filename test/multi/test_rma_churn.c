@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_rma_churn: 8 processes put into and get from each other's memory while everybody closes its
+ * test_rma_churn: 8 processes put into and get from each other's memory while each of them closes its
  * registrations at random and opens others, of other ranges and rights, over the same memory.
  *
  * A block of memory is registered in part. Opening fills all of it with words of this opening (its
- * generation); who puts writes other words of the generation whose key it uses. So when a block is closed,
+ * generation); a put writes other words of the generation whose key it uses. So when a block is closed,
  * each byte outside the registered range must be of the filling, each byte inside of the filling or of a put
- * with this very key, and what a put that has succeeded covered must be of the put. A get must have brought
+ * with this very key, and each byte that a successful put covered must be of a put. A get must have brought
  * bytes of the generation whose key it used, also when it failed.
  *
  * Operations out of range, of the wrong right, or posted after the close was announced must fail, all others
@@ -23,7 +23,7 @@
 #define IN_FLIGHT 12
 #define LOGGED 8 /* the newest successful puts of a rank into a block */
 
-/* What an owner tells of a block. All fields are of the newest opening when `state` is the same before and
+/* An owner's announcement of a block. All fields are of the newest opening when `state` is the same before and
  * after reading them. */
 struct notice {
 	_Atomic uint64_t state; /* generation * 4 + STATE_* */
@@ -125,7 +125,7 @@ static void block_open(struct member *m, struct block *block)
 	m->counts[OPENED]++;
 }
 
-/* What others say to have put with this key must be there. */
+/* The bytes that other ranks say to have put with this key must be there. */
 static void check_done(struct member *m, const struct block *block)
 {
 	uint64_t seed = block_seed(mt_rank, block->index, block->generation, true);
@@ -179,7 +179,7 @@ static void block_close(struct member *m, struct block *block)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* What an origin knew of a block when it posted. */
+/* The announcement of a block as the origin saw it when it posted. */
 struct view {
 	uint64_t state, key, addr;
 	size_t from, to;
@@ -263,7 +263,7 @@ static void build_request(struct member *m, struct flight *f, struct rma_request
 	}
 }
 
-/* Post one to a random block; false: nothing to be had just now. */
+/* Posts an operation on a random block; false: the block cannot take one just now. */
 static bool flight_start(struct member *m, struct flight *f)
 {
 	struct rma_request request;
@@ -274,7 +274,7 @@ static bool flight_start(struct member *m, struct flight *f)
 	f->write = mt_below(&m->random, 2);
 	if (!look(&f->view, f->owner, f->block))
 		return false;
-	/* mostly what is open, now and then what is not any more */
+	/* mostly an open block, now and then a closed one */
 	if (f->view.state % 4 != STATE_OPEN && mt_below(&m->random, 8))
 		return false;
 	choose_pieces(m, f);
@@ -318,7 +318,7 @@ static void check_failed(struct member *m, const struct flight *f, uint64_t now)
 			   "%s with a closed key failed: %s", f->write ? "put" : "get", fi_strerror(err));
 }
 
-/* What a get brought; after a failure some of the buffer may still be as it was. */
+/* Checks the bytes that a get brought; after a failure a part of the buffer may be unchanged. */
 static void check_got(const struct flight *f)
 {
 	static uint8_t before[BLOCK + 8];

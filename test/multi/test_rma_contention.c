@@ -14,7 +14,7 @@
 
 #define RANKS 8
 #define TICKETS 1500		 /* of each rank */
-#define LANE ((size_t)256 << 10) /* what one rank writes in another's memory */
+#define LANE ((size_t)256 << 10) /* the part of a rank's memory that one other rank writes */
 #define PUTS 6			 /* at once, to different parts of the lane */
 #define PART (LANE / PUTS)
 #define ROUNDS 150
@@ -37,7 +37,7 @@ struct member {
 	struct mt_ep ep;
 	fi_addr_t peers[RANKS];
 	struct mt_random random;
-	uint8_t *memory, *mirror, *buffer; /* ours; what is in our lane of each rank; what is moved */
+	uint8_t *memory, *mirror, *buffer; /* ours; a copy of our lane of each rank; the data of an operation */
 	uint64_t counter;		   /* rank 0's is the one */
 	struct fid_mr *memory_mr, *counter_mr;
 	size_t local_pieces, remote_pieces;
@@ -192,7 +192,7 @@ static void contention_rank(const void *arg)
 	for (int i = 0; i < RANKS; i++)
 		mt_require(atomic_load(&board->places[i].lane_hash[mt_rank]) ==
 				   hash_bytes(m.mirror + (size_t)i * LANE, LANE),
-			   "what rank %d has in the lane of rank %d differs", i, mt_rank);
+			   "the content of rank %d's lane of rank %d differs", i, mt_rank);
 	mt_barrier(&m.ep);
 	close_member(&m);
 }

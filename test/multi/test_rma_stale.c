@@ -5,10 +5,10 @@
  * times; two peers put, get and (atomically) write all the while with the key that they know, and take the
  * next one only when theirs was refused.
  *
- * Every word in the memory tells its generation: what the target filled it with, and what a peer wrote by
- * which key. So at the end of a generation the memory must hold words of that generation only, and a peer
- * must never have read a word of a later one, in operations that fail too. Who posts after the close was
- * announced must be refused, and nothing may have moved.
+ * Every word in the memory tells its generation: that of the target's filling, or that of the key that a peer
+ * wrote with. So at the end of a generation the memory must hold words of that generation only, and a peer
+ * must never have read a word of a later one, in operations that fail too. An operation that is posted after the
+ * close was announced must be refused, and must have moved nothing.
  */
 #define _GNU_SOURCE 1
 #include "rma.h"
@@ -48,7 +48,7 @@ static const char *const count_names[COUNTS] = {
 	[RACED] = "operations refused that were posted with a good key",
 };
 
-/* A word of generation g: 16 bits of check, 8 of who, 40 of g. Who 0 is the target's filling. */
+/* A word of generation g: 16 bits of check, 8 of the writer's rank, 40 of g. Rank 0 is the target, which fills. */
 static uint64_t word(uint64_t generation, unsigned who)
 {
 	uint64_t low = generation << 8 | who;
@@ -156,7 +156,7 @@ struct peer {
 	uint64_t counts[COUNTS];
 };
 
-/* What is in the buffer after a get: words of this generation, or what was there before. */
+/* After a get the buffer has words of this generation; after one that failed it may have old words, too. */
 static void check_got(const struct peer *peer, size_t count, uint64_t generation, bool moved)
 {
 	for (size_t i = 0; i < count; i++)
@@ -234,7 +234,7 @@ static void peer_run(struct mt_ep *ep, fi_addr_t target_addr)
 		generation = atomic_load(mt_flag(FLAG_OPEN));
 		mt_doing("trying generation %llu", (unsigned long long)generation);
 		while (one(&peer, generation)) {
-			/* whoever is waited for gets to know, when it has done several */
+			/* the target waits for each peer's tries: this one tells of them now and then */
 			if (mt_below(&peer.random, 4) == 0)
 				atomic_store(mt_flag(FLAG_TRIED(mt_rank)), generation);
 		}

@@ -2,20 +2,20 @@
 /*
  * test_scribble: a peer whose shared memory is written over while traffic runs.
  *
- * Five ranks: the victim, two that keep the rules, a mad one, and the pen, which writes random words over what
- * the mad one may write; it is a process of its own, so that no race of this test's making hides others. In
- * each round all open new endpoints. The two exchange messages of all protocols, one-sided operations and
- * atomics with the victim, and check every byte; so does the mad one, whom nobody checks, and who is killed in
- * the end.
+ * Five ranks: the victim, two that keep the rules, a mad one, and the pen, which writes random words over the
+ * memory that the mad one may write; it is a process of its own, so that no race of this test's making hides
+ * others. In each round all open new endpoints. The two exchange messages of all protocols, one-sided operations
+ * and atomics with the victim, and check every byte. The mad one exchanges the same with the victim, but nobody
+ * checks its bytes, and it is killed in the end.
  *
  *   own    all of the mad one's segment is written over
  *   slot   its slot in the victim's
- *   all    the victim's segment but for the table: also the words of those who keep the rules. Without CMA, as
- *          what is written there names memory of theirs
+ *   all    the victim's segment except the table: also the words of the two that keep the rules. Without CMA,
+ *          because the words written there name memory of the two
  *
- * Nobody crashes or hangs, each operation with the mad one ends once; but in `all` what the two exchange is
- * right and ends well. The victim gives the mad one up, says so once, and counts it: in every other round the
- * pen writes nothing but what cannot be, until it does. When the mad one has been killed, nothing of it is left:
+ * No process crashes or hangs, each operation with the mad one ends once; except in `all`, the traffic of the two
+ * is right and ends well. The victim gives the mad one up, says so once, and counts it: in every other round the
+ * pen writes only words that break the rules, until it does. When the mad one has been killed, nothing of it is left:
  * in the victim neither mapping nor descriptor, in the victim's segment no claim, and of its own segment no name
  * once another process has started.
  *
@@ -126,7 +126,7 @@ static struct mt_ep ep;
 static fi_addr_t victim;
 static uint8_t out[LARGEST], in[LARGEST];
 
-/* What came of an attempt: true when it is to be made again. In `all` it is not, once the round is over. */
+/* Should the caller try again? In `all` it should not, once the round is over. */
 static bool try_again(ssize_t rc)
 {
 	if (rc != -FI_EAGAIN)
@@ -460,7 +460,7 @@ static ssize_t post_to_mad(struct mt_random *random, struct job *job)
 	}
 }
 
-/* One more operation with the mad one, of any kind; whatever comes of it. */
+/* Posts one more operation with the mad one, of any kind; any result is right. */
 static void bother_mad(struct mt_random *random)
 {
 	struct job *job = &mad_jobs[mt_below(random, MAD_JOBS)];
@@ -554,7 +554,7 @@ static void check_mad(void)
 		victim_poll();
 }
 
-/* Whatever was under way with the mad one, dead by now, ends. */
+/* The mad one is dead by now: all operations with it end. */
 static void end_mad(void)
 {
 	cancel(mad_jobs, MAD_JOBS);
@@ -784,7 +784,7 @@ static size_t taken_slots(const struct file *file, struct range *ranges, size_t 
 #define CONSUMER 64
 #define ANSWER (CONSUMER + 16)
 
-/* The slot of who has the segment `path`: its claim has its pid. */
+/* The slot of the process that has the segment `path`: the claim of the slot has its pid. */
 static bool claimed_slot(const struct file *file, const char *path, struct range *range)
 {
 	uint32_t pid;
@@ -876,7 +876,7 @@ static void write_one(struct mt_random *random, const struct range *range)
 		__atomic_store_n((uint32_t *)at + mt_below(random, 2), (uint32_t) new, __ATOMIC_RELAXED);
 }
 
-/* What would keep the victim's close waiting for 5 seconds: hazard words. */
+/* Clears the hazard words: the victim's close would wait for them for 5 seconds. */
 static void clear_hazards(const struct file *file)
 {
 	struct range ranges[RANGES];
@@ -887,7 +887,7 @@ static void clear_hazards(const struct file *file)
 			__atomic_store_n((uint64_t *)(ranges[i].base + 128) + word, 0, __ATOMIC_RELAXED);
 }
 
-/* Records of no kind, wherever the victim is, if it is in that lap there. */
+/* Writes records of no known kind to every line: the victim finds one if it is in that lap. */
 static void write_bad_records(const struct file *file, uint8_t *slot, uint64_t lap)
 {
 	size_t lines = file->lines;
@@ -915,8 +915,8 @@ static bool has_ended(const struct file *file, const struct range *slot)
 }
 
 /*
- * What cannot be right, as often as it takes until the victim has seen it: a head of the ring that it writes, or
- * records in the one that it reads.
+ * Writes words that break the rules again and again until the victim has seen them: a head of the ring that the
+ * victim writes, or records in the ring that it reads.
  */
 static void write_end(const struct file *own, const struct file *of_victim)
 {
@@ -1023,7 +1023,7 @@ static void pen_round(void)
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* The victim's log says whom it has given up, and what is to be done. */
+/* The victim's log names the peer that it has given up, and says what to do. */
 static void check_log(void)
 {
 	static const char *const words[] = { "<warn>", "fi_shmcma://", "nothing more is taken", NULL };

@@ -58,7 +58,7 @@ static void huge_rank(const void *arg)
 		mt_require(op.len == HUGE_SIZE, "len %zu", op.len);
 		mt_require(mt_verify(p, WINDOW, 1, 0) < 0, "the first 4 GiB are wrong");
 		mt_require(mt_verify(p + WINDOWS * WINDOW, TAIL, 2, 0) < 0,
-			   "what is beyond 4 GiB is wrong");
+			   "the bytes beyond 4 GiB are wrong");
 	}
 	munmap(p, HUGE_SIZE);
 	mt_barrier(&ep);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_wait: no wake-up is lost, and who sleeps uses no processor.
+ * test_wait: no wake-up is lost, and a sleeper uses no processor.
  *
  * One rank sleeps, in every way there is, without a time limit; the others send it messages at random moments, in
  * turns of a few, and send no more before it has seen these. So each turn is a chance for a wake-up to get lost,
@@ -8,9 +8,9 @@
  * later message.
  *
  * SHMCMA_WAIT_MESSAGES is the number of messages in each case (10 million by hand, some hundreds of seconds);
- * what the sleeper has used of its processor is printed. Another case sends nothing for a while: then it must
- * not have run at all, but for the odd look. In the last the peer that operations are under way with is killed: that
- * wakes the sleeper, too, and these end with their error.
+ * the test prints the processor time of the sleeper. Another case sends nothing for a while: then the sleeper must
+ * not run at all, except for a rare look. In the last case a peer is killed that has operations under way with the
+ * sleeper: that wakes it, too, and the operations end with their error.
  */
 #define _GNU_SOURCE 1
 #include "multi.h"
