@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * interpose.h: stands between the provider and the C library: notes every call, makes a chosen one fail, and
- * knows what the provider has not given back.
+ * knows the resources that the provider has not given back.
  *
  * interpose_install() loads the provider as libfabric will do later (the same file, so the same object) and
  * puts functions of this file into the provider's global offset table, in place of those that the dynamic
@@ -10,10 +10,10 @@
  * table held. In libfabric's own table only free() is replaced, for what the provider gives away.
  *
  * A call is told by its site, the return address relative to the provider, and by its number among the calls
- * from there. Sites stay what they are while the provider is; numbers of calls that poll do not.
+ * from there. The sites stay the same as long as the provider does; numbers of calls that poll do not.
  *
- * Children of fork() inherit all of this. What follows the call that fails is left to the plan: alone, or
- * with everything else for which the same is lacking (memory, descriptors) or that is the same function.
+ * Children of fork() inherit all of this. The plan says which calls fail: only the chosen one, or also all later
+ * calls that need the same resource (memory, descriptors) or are of the same function.
  */
 #ifndef INTERPOSE_H
 #define INTERPOSE_H
@@ -51,9 +51,9 @@
 
 /* ---- what can fail --------------------------------------------------------------------------- */
 
-#define SHORTENED (-1) /* no errno: half of what was asked for is done */
+#define SHORTENED (-1) /* no errno: the call does half of its work */
 
-/* What is lacking when it fails. */
+/* The resource that is lacking when the call fails. */
 enum lack { LACK_MEMORY, LACK_DESCRIPTORS, LACK_OTHER };
 
 struct function {
@@ -289,7 +289,7 @@ static void live_add(enum resource resource, uint64_t name, uint32_t site)
 	pthread_mutex_unlock(&interpose.lock);
 }
 
-/* What follows in the same run moves up, so that it is still found. */
+/* The following entries of the same run move up, so that a search still finds them. */
 static void live_close_gap(uint64_t gap)
 {
 	for (uint64_t i = gap + 1; interpose.live[i % INTERPOSE_LIVE].resource != R_NONE; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * nth.h: one of the two processes of a run of test_nth.c: its libfabric objects, its operations, and what is
- * checked of every call and completion.
+ * nth.h: one of the two processes of a run of test_nth.c: its libfabric objects, its operations, and the checks
+ * of every call and completion.
  *
- * The calls that fail are the subject's; the partner has none of its own and sees what they lead to. An
- * operation or a call that fails ends the traffic: who sees it first says so and closes everything at once;
- * the other withdraws its receives, waits for all else that it has under way, and then closes. So it is
- * shown that one side's failure ends every operation of the other, once.
+ * Only calls of the subject fail; the partner has no failing calls and sees the consequences. An operation or a
+ * call that fails ends the traffic: the process that sees it first says so and closes everything at once;
+ * the other withdraws its receives, waits for all its other operations, and then closes. So the run
+ * shows that one side's failure ends every operation of the other, once.
  *
  * A check that fails ends the process, with the reason in struct nth_shared.
  */
@@ -34,18 +34,18 @@ enum role { SUBJECT, PARTNER, ROLES };
 #define NTH_REGION (1 << 20) /* bytes that each has registered */
 #define NTH_BUFFER (2 << 20)
 #define NTH_EPS 70
-#define NTH_POLLS 3000	 /* more than it ever takes to come upon what is there */
-#define NTH_HOPELESS 200 /* calls that fail while nothing gets on: so it will be for ever */
+#define NTH_POLLS 3000	 /* more than a side ever needs to find a message that is there */
+#define NTH_HOPELESS 200 /* calls that fail without any progress: there will be none */
 
-/* What the processes and their parent share. */
+/* One process's part of the memory that the processes and their parent share. */
 struct nth_side {
 	char name[NTH_EPS][64];
 	uint64_t key, addr;
 	atomic_int phase;
 	atomic_bool gone;     /* all is closed */
 	atomic_uint failures; /* of its calls */
-	bool to_warn;	      /* the log is to say why */
-	char doing[96];	      /* what it did last */
+	bool to_warn;	      /* the log must say why */
+	char doing[96];	      /* its last activity */
 	char failed[96];      /* the first call or operation that failed */
 	int code;	      /* with what, positive */
 	char trouble[1200];   /* the check that failed */
@@ -53,7 +53,7 @@ struct nth_side {
 
 #define NTH_LEFT 64
 
-/* What the provider held, by kind and site. */
+/* The number of resources that the provider held, by kind and site. */
 struct nth_left {
 	enum resource resource;
 	uint32_t site;
@@ -63,7 +63,7 @@ struct nth_left {
 struct nth_shared {
 	struct interpose_plan plan;
 	struct nth_side side[ROLES];
-	atomic_int abandoned;		 /* role + 1 of who did first */
+	atomic_int abandoned;		 /* role + 1 of the first that abandoned the traffic */
 	unsigned int call_count, set_up; /* the subject's calls, and those when it was ready */
 	struct interpose_call log[INTERPOSE_CALLS];
 	/* when everything is closed, and after cleanup(), where nothing fails; the subject's */
@@ -310,7 +310,7 @@ static inline bool nth_not_inserted(struct nth *nth, int error)
 	return false;
 }
 
-/* Into the address vector; what went wrong comes by an array of errors. */
+/* Inserts a name into the address vector; a failure is in an array of errors. */
 static inline bool nth_insert(struct nth *nth, const char *name, fi_addr_t *addr)
 {
 	int error = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * protocols.h: what two processes do with each other under the schedules of schedule.h, and what each of them
- * has to find in the end, whatever becomes of the other:
+ * protocols.h: the protocols between two processes under the schedules of schedule.h. Each of the two must find
+ * in the end, also if the other dies:
  *
  *   - each operation that was accepted completes exactly once, each receive that was posted too (or it is
- *     withdrawn); what was refused never does;
- *   - all that the other has published arrives, whole;
+ *     withdrawn); an operation that was refused never completes;
+ *   - all messages that the other has published arrive, whole;
  *   - after the other's death later posts are refused;
  *   - all bounce buffers are back; after the close no descriptor, no mapping and no name is left.
  *
- * A process that sees its own calls fail may come to less, but not to a hang, a crash or a leak. That each of
- * this would be found out is seen by a side that does it (enum sabotage).
+ * A process whose own calls fail may achieve less, but must not hang, crash or leak. A side that breaks one of these
+ * rules on purpose (enum sabotage) shows that the test finds each breach.
  *
  * To be included once, after schedule.h.
  */
@@ -185,7 +185,7 @@ static bool pattern_is(const uint8_t *buf, size_t size, uint64_t seed)
 	return true;
 }
 
-/* Tags: who sent it, and the how manieth it is. */
+/* Tags: the sender of a message, and its number. */
 static uint64_t seed_of(int sender, int number)
 {
 	return (uint64_t)sender << 32 | (unsigned)number;
@@ -494,7 +494,7 @@ static void settle(struct side *side)
 		progress(side);
 	atomic_store(&side->me->settled, true);
 	at(side, "settle: messages");
-	/* what the other was refused after it had been taken does not come */
+	/* a message of the other does not come if its send was accepted and failed later */
 	while (!all_received(side) && !(may_fail() && other_has_settled(side) && since++ > QUIET_POLLS))
 		progress(side);
 	atomic_store(&side->me->finished, true);
@@ -548,7 +548,7 @@ static void see_off(struct side *side)
 static void withdraw(struct side *side)
 {
 	if (goes_first(side))
-		return; /* what is under way ends without completion */
+		return; /* the close ends its operations without completion */
 	at(side, "withdraw");
 	for (int i = 0; i < side->op_count; i++) {
 		struct op *op = &side->ops[i];
@@ -614,8 +614,8 @@ static uint32_t lent_to(const struct sc_loans *loans, const struct sc_pool *pool
 }
 
 /*
- * All that was lent is back from whoever is gone. One that is there gives back by a word that is only looked at
- * when buffers are short: what it holds is in the ledger.
+ * All buffers that were lent to a peer that is gone are back. A connected peer gives buffers back by a word that this
+ * side reads only when buffers are short: the buffers that the peer holds are in the ledger.
  */
 static void check_pool(struct side *side)
 {
@@ -703,7 +703,7 @@ static void side_run(void *arg, int index)
 			keep(what);
 	check_left(&side);
 	at(&side, "scan");
-	/* one that dies in its own scan holds what it is about to remove: who survives it comes after */
+	/* a side that dies in its own scan locks the file that it is about to remove: the survivor scans after it */
 	while (!side.other->gone && (!side.other->closed || (is_to_die(!index) && !is_to_die(index))))
 		sched_yield();
 	for (int i = 0; i < 2; i++) /* a call of the first may fail */
@@ -1109,7 +1109,7 @@ static void work_offered_target(struct side *side)
 	if (wait_stage(side, 3)) {
 		go_on(side, 3);
 		wait_unpolled(side, 4, QUIET_POLLS);
-		(void)wait_stage(side, 4); /* what cannot be done without this side */
+		(void)wait_stage(side, 4); /* for the operations that need the polls of this side */
 	}
 	reg_close(side, reg);
 }
@@ -1302,7 +1302,7 @@ static void work_latecomer(struct side *side)
 	at(side, "wait for the other to leave");
 	while (!side->other->closed && !side->other->gone)
 		sched_yield();
-	if (sc_reap_scan() < 0 && !may_fail()) /* what it has left is awaited */
+	if (sc_reap_scan() < 0 && !may_fail()) /* this side has unread messages in the segment: it stays */
 		complain("a scan failed");
 	messages_recv(side);
 }
@@ -1432,7 +1432,7 @@ static void survey(const struct sc_survey_seg *seg, void *arg)
 	(void)sc_survey_counters(seg, &counters);
 }
 
-/* What a dead process has left is removed by both. */
+/* Both sides remove the files of a dead process. */
 static void work_reaper(struct side *side)
 {
 	pid_t child = leave_endpoint(side, NULL);
@@ -1446,7 +1446,7 @@ static void work_reaper(struct side *side)
 	/* the library itself asks only if sc_config.crowd says so */
 	(void)sc_oversub_is_here();
 	messages_send(side);
-	/* what one has left that was never let in can be read as long as it has its name */
+	/* a reader can read the segment of a peer that it has not let in only as long as that has its name */
 	wait_accept(side);
 	(void)sc_survey_list(survey, NULL);
 	at(side, "reap");
@@ -1531,7 +1531,7 @@ static void open_twice(const char *path)
 	close(fd);
 }
 
-/* A reaper that has taken the lock of a dead process's segment, and is slow: the other looks at what is left. */
+/* A reaper has taken the lock of a dead process's segment, and is slow: the other looks at the files of the dead. */
 static void work_slow_reaper(struct side *side)
 {
 	char segment[SC_SHMFILE_PATH_MAX], service[SC_SHMFILE_PATH_MAX];
@@ -1543,13 +1543,13 @@ static void work_slow_reaper(struct side *side)
 	sc_otherfiles_hold(); /* as every reaper: its lock goes with any descriptor of the file */
 	fd = hold_lock(ASIDE_SEGMENT);
 	if (rename(ASIDE_SEGMENT, segment) || rename(ASIDE_SERVICE, service))
-		complain("the names of the dead cannot be had back: %s", strerror(errno));
+		complain("the names of the dead cannot be restored: %s", strerror(errno));
 	open_twice(service);
 	go_on(side, 2);
 	while (side->other->stage < 3 && !other_is_done(side))
 		sched_yield();
 	if (access(segment, F_OK))
-		complain("what a reaper holds was removed by another");
+		complain("another removed a file that a reaper holds");
 	close(fd);
 	sc_otherfiles_release();
 	(void)waitpid(child, NULL, 0);
@@ -1574,21 +1574,21 @@ static void work_second_reaper(struct side *side)
 	go_on(side, 3);
 }
 
-/* That of the thread's pipe, as closefrom(3) does first: it must end all the same, and nobody get SIGPIPE. */
+/* Closes the read end of the thread's pipe, as closefrom(3) does first: it must end all the same, without SIGPIPE. */
 static void close_pipe(void)
 {
 	for (int fd = 3; fd < 64; fd++) {
 		char path[32], target[16] = "";
 
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-		/* a pipe of whoever has started the test is open beyond exec(2) */
+		/* a pipe of the process that has started the test has no FD_CLOEXEC */
 		if (readlink(path, target, sizeof(target) - 1) > 0 && !strncmp(target, "pipe:", 5) &&
 		    fcntl(fd, F_GETFD) == FD_CLOEXEC && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
 			close(fd);
 	}
 }
 
-/* What copies cost is measured and kept by two, or by the next after one that has died over it. */
+/* Two processes measure and store the cost of copies; if one dies meanwhile, the next one does it. */
 static bool calibration_is_known(void)
 {
 	struct sc_calibration calibration;
@@ -1687,11 +1687,11 @@ static void work_without_descriptor(struct side *side)
 
 /* ---- sleep ----------------------------------------------------------------------------------- */
 
-#define NAP_NS 100000000 /* at most: calls that fail may leave nobody to wake it */
+#define NAP_NS 100000000 /* at most: after calls that fail there may be no process to wake it */
 
 /*
- * Sleeps as who waits for a message does, on its endpoint alone or on another futex too. The other is told when
- * it may write.
+ * Sleeps as a process that waits for a message does, on its endpoint alone or on another futex too. The other side is
+ * told when it may write.
  */
 static void sleep_until_woken(struct side *side, int count, unsigned stage)
 {

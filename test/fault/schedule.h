@@ -128,7 +128,7 @@ static int point_of(const char *name)
 
 enum action { NOTHING, KILL, STOP, FAIL };
 
-/* What a side does wrong for once, so that it is seen to be found out. */
+/* A side does one of these wrongs on purpose, to show that the test finds it. */
 enum sabotage {
 	HONEST,
 	KEEPS_DESCRIPTOR,
@@ -150,7 +150,7 @@ struct injection {
 	atomic_bool fired;
 };
 
-/* What each process tells. */
+/* Each process tells the others this about itself. */
 struct told {
 	char address[64];
 	char left[64]; /* of an endpoint whose process has died */

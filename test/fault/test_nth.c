@@ -6,21 +6,21 @@
  * Each scenario is run once with nothing failing, which gives the list of the provider's calls (interpose.h).
  * Then it is run again for the first, the second and the last call of each site (with TEST_EVERY in the
  * environment: for all), with each errno that the call may fail with, once alone and once with all that
- * follow; each time in new processes, of which one, the subject, has the failures. What must hold:
+ * follow; each time in new processes, of which one, the subject, has the failures. The test demands:
  *
- *	the call or the operation that fails does so by a code that says what was lacking, with a warning in
- *	the log unless the code says it all; or nothing fails and every byte arrives;
+ *	the call or the operation that fails returns a code that names the lacking resource, with a warning in
+ *	the log unless the code alone says enough; or nothing fails and every byte arrives;
  *	every operation under way, here and at the partner, ends exactly once (nth.h), or with its endpoint;
  *	everything can be closed, then opened and used again in the same process;
- *	no allocation, mapping, descriptor, stream or name is left, when all is closed and after cleanup(), but
- *	what is left when nothing fails: one page with the identity of the process.
+ *	no allocation, mapping, descriptor, stream or name is left, when all is closed and after cleanup(), except
+ *	the one that is also left when nothing fails: one page with the identity of the process.
  *
  * The provider is called as libfabric calls it: its own start, which takes longer than a run, is made once and
  * without it. Calls of threads and of loops that poll are not the same from run to run; a call that is not
  * reached is counted, and most must be.
  *
  * TEST_ONLY runs the scenarios whose name contains it, TEST_SITE=0x... the calls of one site, as it is printed
- * (addr2line(1) names it), TEST_VERBOSE prints what became of each.
+ * (addr2line(1) names it), TEST_VERBOSE prints the result of each.
  *
  * Exit code: 0 all is as it must be, 1 not so, 77 cannot be run.
  */
@@ -504,7 +504,7 @@ static void run_many(struct nth *nth)
 
 /* ---- the partner dies ------------------------------------------------------------------------ */
 
-/* What the partner has written is delivered, and all that the subject has under way ends. */
+/* The messages that the partner has written are delivered, and all operations of the subject end. */
 static void survive(struct nth *nth)
 {
 	struct op *large = nth_op(nth, OP_SEND, nth->out, NTH_BUFFER), *small;
@@ -655,7 +655,7 @@ static void prepare(struct nth *nth)
 
 /*
  * The thread that watches others looks through their files now and then, and has a directory and one of them
- * open for a moment: what is left is what is left when it sleeps.
+ * open for a moment: only the descriptors count that are left when it sleeps.
  */
 #define LOOKS 2000
 
@@ -664,7 +664,7 @@ static void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
-/* What is usual: the least that there is in a while. */
+/* Notes the usual state: the fewest descriptors that are open within a while. */
 static void note_closed(struct nth *nth)
 {
 	for (int i = 0; i < LOOKS / 10; i++) {
@@ -690,7 +690,7 @@ static bool is_closed(const struct nth *nth)
 	       !nth_surplus(nth, left, nth->shared->closed, &usual);
 }
 
-/* What all descriptors are of, for who reads the report. */
+/* Names the file of each descriptor, for the reader of the report. */
 static const char *name_fds(void)
 {
 	static char text[1000];
@@ -893,7 +893,7 @@ static void report(const struct nth_scenario *scenario, struct nth_shared *share
 	}
 }
 
-/* What cannot be removed, or looked at first, stays for a reaper. */
+/* A name that the provider cannot remove, or cannot look at before that, stays for a reaper. */
 static bool may_leave_name(const struct interpose_plan *plan)
 {
 	return plan->call.function == F_UNLINK || plan->call.function == F_FSTATAT;
@@ -938,7 +938,7 @@ static void judge(const struct nth_scenario *scenario, struct nth_shared *shared
 		       subject->failed[0] ? strerror(subject->code) : "");
 }
 
-/* Who waits for one that has ended, and be it by a signal, need not. */
+/* Waits for both processes. `gone` tells the other one that a process has ended, also by a signal. */
 static void wait_for(struct nth_shared *shared, struct child child[ROLES])
 {
 	int status;
@@ -997,7 +997,7 @@ static bool same(const struct interpose_call *a, const struct interpose_call *b)
 #define SLOW 0
 #endif
 
-/* What is interrupted or cut short goes on when it is tried again. */
+/* A call that is interrupted or cut short goes on when it is tried again: such an error does not last. */
 static bool may_last(int error)
 {
 	return error != EINTR && error != SHORTENED;
@@ -1070,7 +1070,7 @@ int main(void)
 	snprintf(path, sizeof(path), "%s/libshmcma-fi.so",
 		 dir ? dir : "/usr/lib/x86_64-linux-gnu/libfabric");
 	if (SLOW) {
-		printf("SKIP: not with a sanitizer\n"); /* whose processes take a second each */
+		printf("SKIP: not with a sanitizer\n"); /* each process would take a second */
 		return 77;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);

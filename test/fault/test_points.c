@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_points: every point of src/base/fault.h, in every protocol and role that reaches it: the process is killed
- * there, or stopped for a while, or sees the call fail with each errno that it may have. What the two
- * processes have to find then is in protocols.h; that there is no name left the driver sees.
+ * there, or stopped for a while, or sees the call fail with each errno that it may have. protocols.h says
+ * what the two processes must find then; the driver checks that no name is left.
  *
- * First it is seen that what a side does wrong (enum sabotage) is found out, also in the survivor of the other.
+ * First the test checks that it finds each wrong of a side (enum sabotage), also in the survivor of the other.
  *
- * Then each protocol is run as it is, to learn which points each side reaches and how often; so only
- * schedules that can fire are run: at the first, a middle and the last time (what polls see may be fewer the
+ * Then each protocol is run without injection, to learn which points each side reaches and how often; so only
+ * schedules that can fire are run: at the first, a middle and the last time (polls may reach a point less often the
  * next time). Points that only a failed call or a death leads to are reached by that in a second pass.
  * With FAULT_POINTS=once in the environment each point is visited the first time it is reached in each protocol
  * and role, by one of the actions that it can have, in turn, and then by each of them that has not fired yet.
@@ -25,12 +25,12 @@
 #include "../unit/child.h"
 
 #define NAMES_DIR "/dev/shm"
-#define CHANCES 10    /* to see what only some runs of a protocol reach */
-#define INSISTENCE 50 /* tries to have that fire */
+#define CHANCES 10    /* rounds, to find the points that only some runs of a protocol reach */
+#define INSISTENCE 50 /* tries to let such a point fire */
 #define ACTIONS_MAX 8
 #define FIRST_FAILURE 2 /* of the actions of a point, see action_of() */
 
-/* What has led to a point that no protocol reaches by itself; some depend on who is quicker. */
+/* An injection that has led to a point that no protocol reaches by itself; some depend on which side is quicker. */
 #define WAYS 8
 struct way {
 	const struct protocol *protocol; /* NULL: not known */
@@ -54,7 +54,7 @@ static bool is_done_point(const char *name)
 	return len > 5 && !strcmp(name + len - 5, ".done");
 }
 
-/* What a call may fail with, by its name; the lists end with 0. */
+/* The errnos that a call may fail with, by its name; the lists end with 0. */
 static const int *errnos_of(const struct sc_fault_site *site)
 {
 	static const struct {
@@ -114,7 +114,7 @@ static const int *errnos_of(const struct sc_fault_site *site)
 	return other;
 }
 
-/* What can happen at a point, by number; false: there are not so many. */
+/* The actions that a point can have, by number; false: there are not so many. */
 static bool action_of(int point, unsigned number, struct injection *injection)
 {
 	const struct sc_fault_site *site = points[point];
@@ -324,7 +324,7 @@ static bool remember_way(struct way *of_point, const struct way *way)
 	return false;
 }
 
-/* What a failed call, or the other's end, has led to that nothing else does. True: something new. */
+/* Remembers the points that only a failed call, or the other's end, has led to. True: there is a new one. */
 static bool remember_ways(const struct protocol *protocol)
 {
 	bool found = false;
@@ -448,7 +448,7 @@ static bool all_fired(void)
 	return true;
 }
 
-/* What a call leads to that fails the last time, until nothing is missing. */
+/* Lets each call fail the last time it is made, and visits the points that this leads to, until all have fired. */
 static void visit_by_late_failure(void)
 {
 	for (size_t i = 0; i < 2 * PROTOCOLS; i++)
@@ -491,7 +491,7 @@ static bool insist(int point, unsigned action)
 	return false;
 }
 
-/* What only some runs of a protocol reach: until one does. */
+/* Visits the points that only some runs of a protocol reach: tries until one does. */
 static void visit_by_chance(void)
 {
 	for (int round = 0; round < CHANCES && !all_fired(); round++) {
@@ -538,7 +538,7 @@ static int report(bool all)
 	return violations || (all && actions_fired < actions);
 }
 
-/* What was not reached without a failure, or not this time. */
+/* Visits the points that were not reached without a failure, or not in this run. */
 static void visit_rest(void)
 {
 	for (int point = 0; point < point_count; point++)
@@ -689,7 +689,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	if (!child_private_shm("size=64m")) {
-		printf("SKIP: no /dev/shm of its own to be had (unshare: %s)\n", strerror(errno));
+		printf("SKIP: the test gets no /dev/shm of its own (unshare: %s)\n", strerror(errno));
 		return 77;
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1); /* had_orphans() */
