@@ -37,7 +37,7 @@
 #define TF_VERSION FI_VERSION(1, 17)
 #define TF_NAME_SIZE 64
 
-/* What a test uses; NULL: not open. */
+/* The objects of a test; NULL: not open. */
 struct tf {
 	struct fi_info *info;
 	struct fid_fabric *fabric;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * onesided.h: registered memory and who accesses it, over pair.h.
+ * onesided.h: registered memory and accesses to it, over pair.h.
  *
  * A scenario is a function that accesses a target's memory through a struct stage, and is told neither whether the
  * target is another process nor how its memory is registered:
@@ -93,7 +93,7 @@ static inline struct remote region_exchange(struct pair *pair, const struct regi
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* What fi_readmsg and fi_writemsg take. */
+/* The arguments of fi_readmsg and fi_writemsg. */
 struct access {
 	struct iovec iov[16];
 	size_t iov_count;

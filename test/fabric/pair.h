@@ -10,12 +10,12 @@
  *	BOTH(f, g)            two processes; f and g get a struct pair whose `a` is their own endpoint and
  *	BOTH_ENV(f, g, env)   talks to the other's
  *
- * A failed check ends the process that made it, and with it the test. Provider by hints: shmcma; where it
- * is found: FI_PROVIDER_PATH. That shmcma and nothing else has carried the messages is proved for every
- * test: what completed is in the counters that its endpoints log when they are closed.
+ * A failed check ends the process that made it, and with it the test. The hints name the provider shmcma;
+ * FI_PROVIDER_PATH says where it is. Every test proves that only shmcma has carried its messages: the operations
+ * that completed are in the counters that its endpoints log when they are closed.
  *
- * What a process writes to stderr is shown when it fails, and with TEST_VERBOSE in the environment. With
- * SHMCMA_NO_SKIP a test that is skipped fails; not with sanitizers, nor for want of memory.
+ * The stderr of a process is shown when the process fails, and with TEST_VERBOSE in the environment. With
+ * SHMCMA_NO_SKIP a test that is skipped fails, except with sanitizers or for lack of memory.
  */
 #ifndef PAIR_H
 #define PAIR_H
@@ -124,8 +124,8 @@ struct pair_child {
 };
 
 /*
- * What the test has seen complete in this process, and what it asked for that completes like a receive
- * and is none: peeks and what is discarded.
+ * The completions that the test has seen in this process; `peeks` counts the calls that complete like a receive and
+ * are none: peeks and discards.
  */
 static struct {
 	unsigned long long sent, received, peeks, accesses;
@@ -262,7 +262,7 @@ static inline void pair_skipped(void)
 	/* test/report.sh gives this line as the reason */
 	print_message("needs %s\n", SANITIZED		? "a build without sanitizers"
 				    : memory_is_short() ? "more memory"
-							: "what this system does not have");
+							: "something that this system does not have");
 	skip();
 }
 
@@ -298,7 +298,7 @@ static inline void pair_alone(void **state)
 
 #define PAIR_CAPS (FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE | FI_FENCE)
 
-/* What a test wants that is not the usual; all 0 is. */
+/* The wishes of a test that differ from the usual; all 0: none. */
 struct pair_want {
 	uint64_t caps;
 	uint32_t version;
@@ -421,7 +421,7 @@ static inline struct fid_ep *pair_open_ep(struct pair *pair)
 	return ep;
 }
 
-/* What an endpoint needs before it can be enabled, both directions to one queue. */
+/* Binds the objects that an endpoint needs before it can be enabled, both directions to one queue. */
 static inline void pair_bind(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av)
 {
 	gives(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
@@ -462,7 +462,7 @@ static inline void side_close(struct side *side)
 		gives(fi_close(&side->av->fid), 0);
 }
 
-/* Who is who differs on the two sides, so that a mix-up shows. */
+/* The two sides have different numbers for the same endpoint, so that a mix-up shows. */
 static inline void pair_introduce(struct pair *pair)
 {
 	pair->a.self = pair_insert(pair->a.av, pair->a.name);
@@ -607,7 +607,7 @@ static inline ssize_t kind_inject(bool tagged, struct side *side, const void *bu
 	return tagged ? fi_tinject(side->ep, buf, len, dest, 7) : fi_inject(side->ep, buf, len, dest);
 }
 
-/* What fi_sendmsg and fi_recvmsg take, of either kind; tag 7 unless set. */
+/* The arguments of fi_sendmsg and fi_recvmsg, of either kind; tag 7 unless set. */
 struct kind_msg {
 	struct iovec iov[16];
 	size_t iov_count;

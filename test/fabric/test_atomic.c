@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_atomic.c: fi_atomic(3) and fi_query_atomic(3): every operation, inside one process and between
- * processes; what is refused, and how; many processes on one word.
+ * processes; calls that are refused, with their errors; many processes on one word.
  */
 #include "pair.h"
 #include <rdma/fi_atomic.h>
@@ -634,7 +634,7 @@ static void reads(void)
 	pair_close(&pair);
 }
 
-/* What cannot be is refused by the call, and nothing is done. */
+/* The call refuses vectors that cannot be right, and does nothing. */
 static void bad_vectors(void)
 {
 	static uint64_t target[WORDS], before[WORDS];
@@ -847,7 +847,7 @@ static void outstanding(void)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* It completes with that error; what it would have reached is as it was. */
+/* The operation completes with that error; the memory that it would have changed is unchanged. */
 static void check_error(struct pair *pair, int kind, struct call call, int code)
 {
 	static const uint64_t value = 0x0101010101010101, compare = 0x7777777777777777;
@@ -951,7 +951,7 @@ static void errors(void)
 	pair_close(&pair);
 }
 
-/* What fails is told, asked for or not; of an injected one with the endpoint's context. */
+/* A failure completes in any case; that of an injected operation has the endpoint's context. */
 static void silent_errors(void)
 {
 	struct pair_want want = { .caps = CAPS, .tx_bind = FI_SELECTIVE_COMPLETION };
@@ -1062,8 +1062,8 @@ static void states(void)
 #define ROUNDS 1500
 
 /*
- * What the processes of a crowd share besides what they do through the provider. Number 0 owns the memory
- * that all work on; it is the test's own process, the others are its children.
+ * The memory that the processes of a crowd share without the provider. Number 0 owns the memory that all
+ * operations are on; it is the test's own process, the others are its children.
  */
 struct crowd {
 	char names[CROWD_MAX][64];
@@ -1333,7 +1333,7 @@ static ssize_t start_pending(struct member *member, uint64_t *result)
 			       member->owner.addr, member->owner.key, FI_UINT64, FI_SUM, result);
 }
 
-/* What the owner has been asked for and has not done fails, each once; what comes later fails at once. */
+/* Each operation that the owner has not done when it leaves fails once; a later one is refused at once. */
 static void depart_work(struct member *member)
 {
 	uint64_t results[PENDING];

@@ -411,7 +411,7 @@ static void test_sync_errors(void **state)
 			check_lookup(fi_addr[i], names[i]);
 		}
 	}
-	/* what failed left its number free */
+	/* an entry that failed has left its number free */
 	assert_int_equal(insert(t.name), 1);
 	assert_int_equal(insert(t.name), 2);
 	assert_int_equal(insert(t.name), 4);
@@ -603,7 +603,7 @@ static void test_insertsvc(void **state)
 	tf_expect(fi_av_insertsvc(av, NULL, service, NULL, 0, NULL), 1);
 }
 
-/* What fi_getinfo gives as destination is inserted as it is, and lookup gives it back. */
+/* The destination that fi_getinfo gives can be inserted as it is, and fi_av_lookup gives it back. */
 static void test_destination(void **state)
 {
 	struct fi_info *hints = tf_hints();

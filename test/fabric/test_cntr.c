@@ -307,7 +307,7 @@ static void bind_flags(void)
 	gives(fi_ep_bind(ep, &other->fid, FI_READ | FI_WRITE), -FI_EINVAL);
 	gives(fi_ep_bind(ep, &cntr->fid, FI_READ), -FI_EINVAL);
 	gives(fi_close(&cntr->fid), -FI_EBUSY);
-	gives(fi_close(&other->fid), 0); /* what was refused has bound nothing */
+	gives(fi_close(&other->fid), 0); /* the refused calls have bound nothing */
 	gives(fi_close(&ep->fid), 0);
 	gives(fi_close(&cntr->fid), 0);
 
@@ -434,7 +434,7 @@ static void tagged_messages(void)
 	messages(true);
 }
 
-/* What has no completion is counted all the same, once. */
+/* An operation without completion is counted all the same, once. */
 static void silent_messages(void)
 {
 	const uint64_t flags = FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION;
@@ -519,7 +519,7 @@ static void shared_counter(void)
 	gives(fi_close(&recvs->fid), -FI_EBUSY);
 	gives(fi_cntr_read(recvs), 2);
 	gives(fi_close(&eps[1]->fid), 0);
-	gives(fi_cntr_read(recvs), 2); /* what it has counted stays */
+	gives(fi_cntr_read(recvs), 2); /* its count stays */
 	gives(fi_close(&recvs->fid), 0);
 	gives(fi_close(&sends->fid), 0);
 	gives(fi_close(&pair.a.av->fid), 0);

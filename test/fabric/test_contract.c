@@ -127,7 +127,7 @@ static struct fi_info *of_old(const struct fi_info *info, uint32_t version)
 	return old;
 }
 
-/* What such an application hands in is handed to us as it is: nothing is read that it does not have. */
+/* The structures of such an application reach us as they are: we read no member that they do not have. */
 static void old_structures(void)
 {
 	static const uint32_t minors[] = { 0, 4, 5, 6, 7 };
@@ -219,7 +219,7 @@ static void old_abis(void)
 
 /* ---- hooks ----------------------------------------------------------------------------------- */
 
-/* Whose code it is. */
+/* Is the table `ops` in this library? */
 static bool is_of(const void *ops, const char *library)
 {
 	Dl_info info;
@@ -596,7 +596,7 @@ static void all_close(struct all *all)
 	pair_close(&all->pair);
 }
 
-/* What an object knows, by bits of the commands' numbers; all else is -FI_ENOSYS. */
+/* The commands that each object knows, as bits of their numbers; all others are -FI_ENOSYS. */
 #define COMMAND(name) (1u << (name))
 #define WAIT_COMMANDS (COMMAND(FI_GETWAIT) | COMMAND(FI_GETWAITOBJ))
 #define EP_COMMANDS                                                                                       \
@@ -706,7 +706,7 @@ static bool is_newer(int name)
 	return name > FI_OPT_XPU_TRIGGER && name <= FI_OPT_XPU_TRIGGER + 10;
 }
 
-/* What fi_getopt gives, if it has no value for it. */
+/* The error of fi_getopt for an option without a value. */
 static int no_option(bool here, int name)
 {
 	return here && name == FI_OPT_XPU_TRIGGER ? -FI_EOPNOTSUPP : -FI_ENOPROTOOPT;
@@ -967,7 +967,7 @@ static void flags_of_collectives(void)
 	pair_close(&pair);
 }
 
-/* Registered for collectives: our mr_mode never asks for that, but who says so gets it. */
+/* Memory registered for collectives: our mr_mode never asks for that, but an application may do it. */
 static void collective_access(void)
 {
 	struct pair pair;
@@ -1184,7 +1184,7 @@ static void collective_sets(void)
 	alone_close(&pair, eq);
 }
 
-/* What a group is beside an address; fi_ops_collective.msg, for which 1.17 has no call. */
+/* A group is an object, too, not only an address; fi_ops_collective.msg, for which 1.17 has no call. */
 static void group_object(void)
 {
 	struct fi_ioc from[2] = { { out, 8 }, { out, 8 } }, to[2] = { { in, 8 }, { in, 8 } };
@@ -1331,7 +1331,7 @@ static void unknown_source(void)
 			must(sources[i] == pair.b.self && entries[i].op_context != (void *)2);
 	}
 
-	/* who does not ask for the source is told of no error; who knows it neither */
+	/* there is no error for a reader that does not ask for the source, nor for one that knows it */
 	gives(fi_recv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
 	gives(fi_inject(pair.a.ep, out, 8, pair.a.peer), 0);
 	while (fi_cq_read(pair.b.cq, entries, 4) != 1)
@@ -1410,8 +1410,8 @@ static void unknown_source_scalable(void)
 }
 
 /*
- * Who has sent it is gone when it is read: what the error says can be inserted all the same, and whoever answers is told
- * so. An address from which nothing has come cannot.
+ * The sender is gone when its message is read: the address in the error can be inserted all the same, and an answer to
+ * it fails. An address from which nothing has come cannot be inserted.
  */
 static void check_gone_stranger(struct pair *pair, const char *name)
 {
@@ -1427,7 +1427,7 @@ static void check_gone_stranger(struct pair *pair, const char *name)
 	other[57] = other[57] == '0' ? '1' : '0'; /* of the nonce, before "-0000" */
 	gives(fi_av_insert(pair->b.av, other, 1, &peer, 0, NULL), 0);
 	peer = pair_insert(pair->b.av, error.err_data);
-	/* one whose death has not been noticed yet is sent to */
+	/* sends to a sender succeed until its death has been noticed */
 	while ((ret = fi_inject(pair->b.ep, out, 8, peer)) == 0 || ret == -FI_EAGAIN)
 		gives(fi_cq_read(pair->b.cq, NULL, 0), -FI_EAGAIN);
 	gives(ret, -FI_ECONNRESET);
@@ -1523,8 +1523,8 @@ static int open_named(struct pair *pair, const char *name, uint64_t flags)
 }
 
 /*
- * An application that takes libfabric's log for itself gets our lines. No warning is one of who asks whether there is a
- * shared address vector: MPICH does, of a name that none can have.
+ * An application that takes libfabric's log for itself gets our lines. The question whether a shared address vector
+ * exists gives no warning: MPICH asks it, with a name that no vector can have.
  */
 static void imported_log(void)
 {

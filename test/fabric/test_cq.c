@@ -461,7 +461,7 @@ static void errors_in_turn(void)
 	pair_close(&pair);
 }
 
-/* What could not be copied has not been cut, whether the buffer was long enough or not: nothing is left over. */
+/* A message that cannot be copied has not been cut, also if the buffer is too short; one without room has been cut. */
 static void failed_is_not_cut(void)
 {
 	static char large[1 << 20];

@@ -64,7 +64,7 @@ static void test_fabric_unused_calls(void **state)
 	tf_expect(t.fabric->fid.ops->bind(&t.fabric->fid, &t.domain->fid, 0), -FI_ENOSYS);
 }
 
-/* What is in use cannot be closed, and is unharmed by the attempt. */
+/* An object in use cannot be closed, and is unharmed by the attempt. */
 static void test_busy(void **state)
 {
 	struct fid_eq *eq = tf_open_eq(&t, FI_WRITE, FI_WAIT_NONE);
@@ -172,7 +172,7 @@ static void test_domain_attributes(void **state)
 	bare.domain_attr = NULL;
 	tf_expect(fi_domain(t.fabric, &bare, &domain, NULL), -FI_EINVAL);
 
-	/* what was never granted */
+	/* attributes that were never granted */
 	info->domain_attr->threading = FI_THREAD_SAFE;
 	info->domain_attr->data_progress = 77;
 	tf_expect(fi_domain(t.fabric, info, &domain, NULL), -FI_ENODATA);

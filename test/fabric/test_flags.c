@@ -114,7 +114,7 @@ static void completion(void)
 	}
 }
 
-/* What fails completes, asked for or not. */
+/* A failed operation completes, also without FI_COMPLETION. */
 static void failure_completes(void)
 {
 	struct pair_want want = { .rx_bind = FI_SELECTIVE_COMPLETION };

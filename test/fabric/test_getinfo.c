@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_getinfo: fi_getinfo(3), attribute by attribute: what is offered, what fits, what is refused.
+ * test_getinfo: fi_getinfo(3), attribute by attribute: which values are offered, granted and refused.
  *
- * What depends on the environment runs in processes of their own: this program again, with the name of
+ * Tests that depend on the environment run in processes of their own: this program again, with the name of
  * a scene as its argument.
  */
 #define _GNU_SOURCE 1
@@ -265,7 +265,7 @@ static void test_versions(void **state)
 	tf_expect(fi_getinfo(fi_version() + 1, NULL, NULL, 0, hints, &info), -FI_ENOSYS);
 }
 
-/* What was given out is accepted again, as hints and to open with. */
+/* An info that fi_getinfo has given is accepted again, as hints and by the calls that open objects. */
 static void test_answer_as_hints(void **state)
 {
 	struct fi_info *first = ask();
@@ -424,7 +424,7 @@ static void test_context_caps_memory(void **state)
 	info = ask();
 	assert_int_equal(info->tx_attr->caps & (MEMORY | ACCESSES), FI_RMA | FI_WRITE);
 	fi_freeinfo(info);
-	/* what the endpoint does not have */
+	/* capabilities that the endpoint does not have */
 	hints->tx_attr->caps = FI_RMA | FI_READ;
 	refused();
 	hints->tx_attr->caps = FI_RMA | FI_REMOTE_WRITE;
@@ -534,7 +534,7 @@ static void test_order(void **state)
 
 	(void)state;
 	assert_int_equal(FI_ORDER_STRICT & ~all, 0);
-	/* what costs nothing comes unasked, the rest if it is asked for */
+	/* orders that cost nothing are granted always, the others on demand */
 	assert_int_equal(order_for(0, 0), FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER);
 	assert_int_equal(order_for(FI_MSG, 0), FI_ORDER_SAS);
 	assert_int_equal(order_for(FI_TAGGED, all), all);
@@ -546,7 +546,7 @@ static void test_order(void **state)
 	assert_int_equal(order_for(FI_RMA | FI_ATOMIC | FI_TAGGED, all), all);
 	assert_int_equal(order_for(0, FI_ORDER_SAW) & MIXED_ORDER, FI_ORDER_SAW);
 	assert_int_equal(order_for(FI_RMA | FI_ATOMIC, FI_ORDER_WAW) & MEMORY_ORDER, FI_ORDER_WAW);
-	/* what there is not */
+	/* orders that do not exist */
 	order_refused(FI_MSG, ~all);
 	order_refused(0, ~all);
 	hints->caps = 0;
@@ -756,7 +756,7 @@ static int mr_mode_for(uint32_t version, int mode)
 	return granted;
 }
 
-/* Who is ready for anything is asked for nothing; who names basic registration gets it. */
+/* An application that accepts other modes, too, has to keep none; one that names only basic ones gets them. */
 static void test_mr_mode(void **state)
 {
 	static const int used = FI_MR_VIRT_ADDR | FI_MR_PROV_KEY;
@@ -890,7 +890,7 @@ static void test_open_objects(void **state)
 	hints->fabric_attr->fabric = &alien;
 	refused();
 	tf_close(&second);
-	/* what names them is good for others when they are closed */
+	/* the info that names the closed objects can open others */
 	assert_int_equal(fi_fabric(info->fabric_attr, &second.fabric, NULL), 0);
 	assert_int_equal(fi_domain(second.fabric, info, &second.domain, NULL), 0);
 	assert_int_equal(fi_endpoint(second.domain, info, &ep, NULL), 0);
@@ -1248,7 +1248,7 @@ static void test_mpich_first_question(void **state)
 
 /* ---- in processes of their own --------------------------------------------------------------- */
 
-/* Run this program for the scene with an environment; what it writes to stderr comes back. */
+/* Runs this program for the scene with an environment; returns its stderr. */
 static char *play(const char *scene, const char *const *environment, int *status)
 {
 	static char text[1 << 16];
@@ -1313,7 +1313,7 @@ static int offers_remote(const struct fi_info *question)
 	return result;
 }
 
-/* Bit 0: offered unasked; 1: granted when asked; 2: granted to who names the provider. */
+/* Bit 0: offered unasked; 1: granted when asked; 2: granted if the hints name the provider. */
 static int scene_remote(void)
 {
 	struct fi_info *question = fi_allocinfo();
@@ -1454,7 +1454,7 @@ static void check_warned(const char *text, const char *warning)
 		fail_msg("no \"%s\" in: %s", warning, text);
 }
 
-/* What begins with a number is none, nor is nothing. */
+/* A text that only begins with a number is no number, nor is a number that is too large. */
 static const char *const worse_parameters[] = {
 	"FI_SHMCMA_PEERS=1e9",
 	"FI_SHMCMA_BOUNCE_COUNT=16 buffers",
@@ -1683,7 +1683,7 @@ static int scene_calibrated(void)
 	return 0;
 }
 
-/* The default follows from what is known of the machine; what the user says stands. */
+/* The default follows from the calibration of the machine; a value from the user stands. */
 static void test_calibrated(void **state)
 {
 	static const char *const known[] = { "FI_LOG_LEVEL=info", "FI_SHMCMA_CALIBRATE=1", NULL };

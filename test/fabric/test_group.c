@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_group: address vector sets, groups and what is refused of them, call by call. What groups do together is
- * test/multi/test_collective's.
+ * test_group: address vector sets, groups and their refused calls, call by call. test/multi/test_collective tests the
+ * operations of groups.
  */
 #define _GNU_SOURCE 1
 #include "fabric.h"
@@ -91,7 +91,7 @@ static struct fid_av_set *make(const struct fi_av_set_attr *attr)
 static const struct fi_av_set_attr empty = { .start_addr = FI_ADDR_NOTAVAIL,
 					     .end_addr = FI_ADDR_NOTAVAIL };
 
-/* What a set holds is seen by what can be removed from it. */
+/* Checks which addresses a set holds: only those can be removed from it. */
 static void check(struct fid_av_set *set, unsigned members)
 {
 	for (unsigned i = 0; i < SET_MAX; i++) {
@@ -514,7 +514,7 @@ static void test_query(void **state)
 	tf_expect(fi_query_collective(t.domain, FI_ALLGATHER, &attr, 0), -FI_EOPNOTSUPP);
 }
 
-/* Who did not ask for collectives has none. */
+/* A domain for which nobody asked for collectives has none. */
 static void test_without(void **state)
 {
 	struct fi_av_set_attr attr = { .start_addr = 0, .end_addr = 0, .stride = 1 };

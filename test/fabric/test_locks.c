@@ -12,8 +12,8 @@
  *
  * And threads that make control calls alone, of a domain whose data calls are not locked.
  *
- * Every message is checked: it comes once, and whole. What is not serialized that should be is for the thread
- * sanitizer to see; a wake-up that is lost is seen by the time limit that each test has.
+ * Every message is checked: it comes once, and whole. The thread sanitizer sees calls that should be
+ * serialized and are not; the time limit of each test shows a wake-up that is lost.
  */
 #include "pair.h"
 #include "../rounds.h"
@@ -177,7 +177,7 @@ static uint64_t address_of(const struct bench *bench, const uint64_t *word)
 		gives(posted, 0);                                                                         \
 	} while (0)
 
-/* What the next one's own processor is to do is done under its lock. */
+/* The next endpoint does its part of these operations under its own lock. */
 static void touch_next(struct bench *bench, struct end *end)
 {
 	uint64_t key = fi_mr_key(bench->mr);
@@ -633,7 +633,7 @@ static void *counted(void *arg)
 	gives(fi_cntr_wait(cntr, 1, -1), 0);
 	while (!over(bench))
 		sched_yield();
-	/* what is complete for its initiator may still be in the target's ring, and needs the registration */
+	/* operations that are complete for their initiator may still be in the target's ring: they need the key */
 	for (int i = 0; i < ENDS; i++)
 		while (sum_of(&bench->ends[i]) < SUM)
 			sched_yield();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_mr: fi_mr(3): every call, flag and mode of registering memory. What peers can do with it is asked of
- * a second endpoint of the same process, by fi_read and fi_write.
+ * test_mr: fi_mr(3): every call, flag and mode of registering memory. A second endpoint of the same process shows
+ * by fi_read and fi_write which accesses a peer has.
  */
 #include "onesided.h"
 
@@ -63,7 +63,7 @@ static void check_mode(int offered, uint32_t version)
 	must(fi_mr_key(first) != FI_KEY_NOTAVAIL);
 	gives(fi_mr_enable(first), 0); /* not needed, as no such mode was granted */
 	if (pair_makes_keys(&pair)) {
-		/* what is asked for is ignored */
+		/* the requested key is ignored */
 		gives(fi_mr_reg(pair.domain, buf, sizeof(buf), BOTH_WAYS, 0, 77, 0, &second, NULL), 0);
 		must(fi_mr_key(first) != fi_mr_key(second));
 		gives(fi_close(&second->fid), 0);
@@ -194,7 +194,7 @@ static void test_arguments(void)
 	pair_close(&pair);
 }
 
-/* What an application of that version has of struct fi_mr_attr ends where it may not be read from. */
+/* A struct fi_mr_attr of an application of that version, `size` bytes: the memory behind it must not be read. */
 static void *attr_at_end(size_t size)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -640,7 +640,7 @@ static void test_bind_later(void)
 	gives(fi_mr_bind(region.mr, &reads->fid, FI_REMOTE_READ), 0);
 	gives(probe(&pair, region.remote.addr, region.remote.key, 4), 0);
 	wait_cntr(&pair, reads, 1);
-	/* what is done to others is not counted here */
+	/* accesses to other memory are not counted here */
 	put_byte(&pair, &other.remote, 4);
 	pair_quiet(&pair, &pair.a);
 	gives(fi_cntr_read(writes), 1);
@@ -795,7 +795,7 @@ static void test_enable_endpoint(void)
 
 /* ---- lives ----------------------------------------------------------------------------------- */
 
-/* Registered before there is an endpoint, and to be had through each that comes. */
+/* Memory registered before there is an endpoint is accessible through each endpoint that comes. */
 static void test_before_endpoint(void)
 {
 	uint8_t buf[8] = { 6 };
@@ -823,7 +823,7 @@ static void test_before_endpoint(void)
 	fi_freeinfo(pair.info);
 }
 
-/* What one domain has registered is not to be had through the endpoints of another. */
+/* The memory that one domain has registered is not accessible through the endpoints of another. */
 static void test_two_domains(void)
 {
 	uint8_t buf[8] = { 6 }, other_buf[8] = { 7 };

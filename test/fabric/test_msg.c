@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_msg.c: fi_msg(3), call by call; what it shares with tagged messages is in traffic.h. */
+/* test_msg.c: fi_msg(3), call by call; traffic.h has the tests that it shares with tagged messages. */
 #include "traffic.h"
 #include "../rounds.h"
 
@@ -193,7 +193,7 @@ static void expect_blamed(struct pair *pair, const char *text)
 	must(strstr(fi_cq_strerror(pair->a.cq, error.prov_errno, error.err_data, NULL, 0), text));
 }
 
-/* What the sender and then the receiver have is bad. */
+/* First the sender's buffer is bad, then those of the receiver. */
 static void *bad_buffer(int protection)
 {
 	void *map = mmap(NULL, BLAMED, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

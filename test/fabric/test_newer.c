@@ -84,7 +84,7 @@ static struct fi_info *newer_hints(const struct pair_want *want)
 	return hints;
 }
 
-/* What libfabric itself does with the answer of a provider. */
+/* Does as libfabric itself does with the answer of a provider. */
 static int provider_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
 			    const struct fi_info *hints, struct fi_info **info)
 {
@@ -117,7 +117,7 @@ static int newer_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	return fi_fabric(attr, fabric, context);
 }
 
-/* What fi_getinfo() answers to hints for these capabilities, 0: none; *caps: what it grants. */
+/* Returns the answer of fi_getinfo() to hints for these capabilities, 0: none; *caps: the granted ones. */
 static int ask(uint32_t version, uint64_t wanted, uint64_t *caps)
 {
 	struct pair_want want = { .caps = wanted };
@@ -352,7 +352,7 @@ static void user_ids_with(uint64_t caps)
 	gives(source_at_b(&pair), 77);
 	gives(set_user_id(pair.b.av, pair.b.self, 78, 0), 0);
 	gives(source_at_b(&pair), 77);
-	/* what is sent there goes by fi_addr_t as ever */
+	/* messages to that peer go by its fi_addr_t as before */
 	gives(fi_trecv(pair.a.ep, &id, sizeof(id), NULL, FI_ADDR_UNSPEC, 1, 0, &id), 0);
 	post(&pair, fi_tinject(pair.b.ep, &id, sizeof(id), pair.b.peer, 1));
 	gives(pair_done(&pair, &pair.a).source, pair.a.peer);
@@ -492,7 +492,7 @@ static void exact_for_tagged(void)
 
 /* ---- one buffer for many tagged messages ------------------------------------------------------- */
 
-/* Messages of 80 bytes into a buffer of 256; what is left behind the third is less than the minimum of 64. */
+/* Messages of 80 bytes into a buffer of 256; the room behind the third is less than the minimum of 64. */
 static void expect_packed(struct pair *pair, const uint8_t *buf, uint64_t tag, uint64_t step)
 {
 	for (unsigned int i = 0; i < 3; i++) {

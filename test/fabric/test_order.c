@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_order: message order between messages, RMA and atomics, and the order of completions, fi_endpoint(3): what
- * holds for who asks for it. Order of messages of one kind is for test_msg, test_rma and test_atomic.
+ * test_order: message order between messages, RMA and atomics, and the order of completions, fi_endpoint(3), for
+ * applications that ask for it. test_msg, test_rma and test_atomic test the order of messages of one kind.
  *
- * In one process, where the target makes no progress but when the test says so; and between two, with operations
+ * In one process, where the target makes progress only when the test says so; and between two, with operations
  * of all kinds in random order.
  */
 #include "onesided.h"
@@ -186,7 +186,7 @@ static void read_after_send(void)
 
 /* ---- messages behind RMA --------------------------------------------------------------------- */
 
-/* Sends `message` and says when b has it; what has completed on a's side until then is lost. */
+/* Sends `message` and returns when b has it; the completions of a stay in its queue. */
 static void send_and_see(struct target *target)
 {
 	struct fi_cq_tagged_entry entry;
@@ -198,7 +198,7 @@ static void send_and_see(struct target *target)
 	must(entry.op_context == received);
 }
 
-/* FI_ORDER_SAW: who has the message finds what was written before, though that had to wait for a read. */
+/* FI_ORDER_SAW: a receiver that has the message finds the earlier writes, though they had to wait for a read. */
 static void send_after_write(void)
 {
 	uint8_t *to = malloc(LARGE);
@@ -220,7 +220,7 @@ static void send_after_write(void)
 	free(to);
 }
 
-/* FI_ORDER_SAR: what the receiver of the message does to its memory is not read. */
+/* FI_ORDER_SAR: the read does not see the changes that the receiver of the message makes to its memory. */
 static void send_after_read(void)
 {
 	uint8_t *to = malloc(LARGE);
@@ -390,7 +390,7 @@ static void next_is(struct target *target, struct side *side, uintptr_t number)
 	gives((uintptr_t)entry.op_context, number);
 }
 
-/* Whatever way they go, and however they end, operations complete as they were posted. */
+/* Operations complete in the order in which they were posted, on each way and with each result. */
 static void completions_sent(void)
 {
 	static uint8_t to[1 << 20];
@@ -747,7 +747,7 @@ static void mixed_target(struct pair *pair)
 		for (unsigned int i = 0; i < WORDS; i++) {
 			uint64_t word = __atomic_load_n((uint64_t *)memory + i, __ATOMIC_RELAXED);
 
-			/* what comes behind the message may be there as well */
+			/* writes behind the message may be there as well */
 			must(word >= letter.words[i]);
 		}
 		for (size_t i = 0; i < BLOCK; i += 8)

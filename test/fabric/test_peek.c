@@ -135,7 +135,7 @@ static void with_buffer(bool tagged)
 	pair_close(&pair);
 }
 
-/* Who does nothing but peek sees a message come, and the first of a peer not heard of before. */
+/* An endpoint that only peeks sees a message come, also the first one of a new peer. */
 static void peeking_makes_progress(bool tagged)
 {
 	struct fi_cq_err_entry error;

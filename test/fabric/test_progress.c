@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_progress.c: progress (fi_domain(3)). FI_PROGRESS_AUTO: who moves data when nobody calls; and with
- * FI_PROGRESS_MANUAL, what is done for an endpoint that no queue and no counter is bound to.
+ * test_progress.c: progress (fi_domain(3)). With FI_PROGRESS_AUTO data moves though the application makes no call;
+ * with FI_PROGRESS_MANUAL it also moves for an endpoint that no queue and no counter is bound to.
  */
 #include "onesided.h"
 #include "../rounds.h"
@@ -249,7 +249,7 @@ static void own_open(struct pair *pair, struct pair *own, const struct pair_want
 	own->a.peer = pair_insert(own->a.av, name);
 }
 
-/* What a thread of the provider may be writing just now. */
+/* Reads memory that a thread of the provider may be writing just now. */
 __attribute__((no_sanitize_thread)) static char look(const void *at)
 {
 	return *(const volatile char *)at;
@@ -343,7 +343,7 @@ static void looking_receiver(struct pair *pair)
 
 /* ---- asleep ---------------------------------------------------------------------------------- */
 
-/* What the provider's threads for progress have done so far. */
+/* The work of the provider's threads for progress so far. */
 struct usage {
 	uint64_t switches, run_ns;
 	bool asleep; /* all of them, just now */
@@ -465,7 +465,7 @@ static void without_waitv(void)
 #define SERVED_ROUNDS 20
 #define RANDOM_ROUNDS (SANITIZED ? 600 : rounds_of(3000, 900))
 
-/* What the target lets others use, and how it makes progress. */
+/* A target: its objects, and the memory that others use. */
 struct served {
 	struct pair own;
 	struct region region;
@@ -872,7 +872,7 @@ static void counted_unread(void)
 
 /* ---- an endpoint without queue and counter ----------------------------------------------------- */
 
-/* A domain whose endpoint is a target and nothing else; and what there is to be read, of another endpoint. */
+/* A domain with an endpoint that is a target and nothing else; and queue, counter and poll set of other endpoints. */
 struct target {
 	struct pair pair;
 	struct fid_ep *silent, *counted;
@@ -941,7 +941,7 @@ static void target_close(struct target *target)
 	pair_close(&target->pair);
 }
 
-/* Whatever is read in the domain, operations on it get on. */
+/* Each call that reads from an object of the domain makes progress for operations on the silent endpoint. */
 static void silent_endpoint(void)
 {
 	void (*const ways[])(struct target * target) = { read_queue, read_counter, wait_for_counter,

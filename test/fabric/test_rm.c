@@ -11,7 +11,7 @@
 #define STRICT "FI_SHMCMA_RMA=strict"
 #define NO_CMA "FI_SHMCMA_CMA=0"
 
-enum { LIMIT = 3000000 }; /* what is taken beyond that is taken without end */
+enum { LIMIT = 3000000 }; /* if more operations are accepted, there is no limit */
 
 static uint8_t bytes[1 << 20], landing[1 << 20];
 static uint64_t words[64];
@@ -199,8 +199,8 @@ static void absent_target(void)
 }
 
 /*
- * A receiver that makes no progress is sent many small messages all the same, by who comes again after -FI_EAGAIN, as a
- * library does in MPI_Isend(3): it finds all, in order, be their sender there any more or not.
+ * A sender that tries again after -FI_EAGAIN, as a library does in MPI_Isend(3), can send many small messages to a
+ * receiver that makes no progress: the receiver finds all of them, in order, also if the sender has gone.
  */
 static void computing_receiver(void)
 {
@@ -239,7 +239,7 @@ static void computing_receiver(void)
 	}
 }
 
-/* Whoever else sends to a receiver that is flooded gets through. */
+/* Messages of another sender reach a receiver that is flooded. */
 static void others_get_through(void)
 {
 	struct region region;
@@ -317,7 +317,7 @@ static void counters_alone(void)
 
 /* ---- FI_RM_DISABLED -------------------------------------------------------------------------- */
 
-/* Who takes care by itself is cared for all the same. */
+/* With FI_RM_DISABLED the provider manages resources all the same. */
 static void disabled(void)
 {
 	struct fi_info *hints = pair_hints(&small), *info;

@@ -225,7 +225,7 @@ static void test_vectors(struct stage *stage)
 	}
 }
 
-/* What is too many, does not agree, or is nothing. */
+/* Vectors that are too long, that do not agree, or that are empty. */
 static void test_arguments(struct stage *stage)
 {
 	uint8_t buf[64] = { 0 };
@@ -552,7 +552,7 @@ static void remote_data_read(struct pair *pair)
 	region_close(&region);
 }
 
-/* Who wrote is told as of messages. */
+/* Remote data has a source, as messages have. */
 static void remote_data_source(void)
 {
 	uint8_t memory[8];

@@ -294,7 +294,7 @@ static void test_mixed(struct stage *stage)
 
 /* ---- two processes with a target that has more to it ------------------------------------------ */
 
-/* What the target shows: one key may read, one may write, two have pages that are not what they should be. */
+/* The target shows four keys: one for reads, one for writes, two of memory with missing or protected pages. */
 struct shown {
 	struct remote readable, writable, holed, guarded;
 };
@@ -549,12 +549,12 @@ static void closed_target(struct pair *pair)
 }
 
 /*
- * In memory that both have: the key that is open just now. The target closes it whenever it likes; what an
- * access does then is either all right or -FI_EKEYREJECTED, and after fi_close no byte changes.
+ * In memory that both have: the key that is open just now. The target closes it at any time; an access then
+ * either succeeds or fails with FI_EKEYREJECTED, and after fi_close no byte changes.
  */
 struct board {
 	_Atomic uint64_t addr, key, len;
-	_Atomic uint64_t good, refused; /* what has come of the accesses */
+	_Atomic uint64_t good, refused; /* the results of the accesses */
 	atomic_bool over;
 };
 static struct board *board;
@@ -867,7 +867,7 @@ static void both_ways(struct pair *pair, bool shut)
 	side_close(&pair->a);
 	memset(&pair->a, 0, sizeof(pair->a));
 	line = counters_end(&pair_counters);
-	/* who may touch the other's memory does so; who may not, asks */
+	/* a process that may access the other's memory does so; one that may not sends requests */
 	must(shut == (counter(line, "rma_direct_bytes") > 0));
 	must(shut == (counter(line, "rma_requests") == 0));
 }

@@ -329,8 +329,9 @@ static void test_rx_later(void)
 }
 
 /*
- * What is under way to a context that closes: ends in an error if nobody has had it, and is not received by the next.
- * Small and large, eager and not, from several contexts, in all the states that the next one can find the sender in.
+ * A message under way to a context that closes ends in an error if nobody has received it, and the next context does
+ * not receive it. Small and large, eager and not, from several contexts, in all states of the sender that the next
+ * context can find.
  */
 static void test_rx_under_way(void)
 {
@@ -487,8 +488,8 @@ static void test_bind(void)
 }
 
 /*
- * What the endpoint has in its other direction alone means nothing to a context, but may be asked for: MPICH asks a
- * receive context to have FI_NAMED_RX_CTX, as it did the endpoint.
+ * A context may be asked for capabilities that the endpoint has in its other direction alone; they mean nothing to it.
+ * MPICH asks a receive context for FI_NAMED_RX_CTX, as it has asked the endpoint.
  */
 static void test_capabilities(void)
 {
@@ -965,7 +966,7 @@ static void one_sided_open(struct pair *pair, struct scalable *all)
 	gives(fi_getname(&all->sep->fid, all->name, &len), 0);
 }
 
-/* One more there; what it was before. */
+/* Adds 1 to the peer's word; returns its former value. */
 static uint64_t count_up(struct scalable *own, uint64_t key)
 {
 	struct fi_cq_tagged_entry entry;

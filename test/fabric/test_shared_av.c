@@ -48,12 +48,12 @@ static void test_open(void)
 	must(attr.map_addr && attr.type == FI_AV_TABLE);
 	gives(av_open(&pair, (struct fi_av_attr){ .name = NAME }, &other), -FI_EADDRINUSE);
 	other = reader_open(&pair, NAME, &numbers);
-	/* who reads does nothing else */
+	/* a vector that is open for reading can do nothing else */
 	gives(fi_av_insert(other, pair.a.name, 1, &addr, 0, NULL), -FI_EACCES);
 	gives(fi_av_insertsvc(other, NULL, "x", &addr, 0, NULL), -FI_EACCES);
 	gives(fi_av_remove(other, &addr, 1, 0), -FI_EACCES);
 	gives(fi_close(&av->fid), 0);
-	/* the name has gone, what is open has not */
+	/* the name has gone, open vectors have not */
 	gives(av_open(&pair, (struct fi_av_attr){ .name = NAME, .flags = FI_READ }, &av), -FI_ENOENT);
 	must(numbers[0] == FI_ADDR_NOTAVAIL);
 	av = writer_open(&pair, NAME);

@@ -209,12 +209,12 @@ static void test_bind(void)
 	plain = pair_open_ep(&pair);
 	pair_bind(ep, cq, av);
 
-	/* who has not asked to share does not; nothing is bound to a shared context */
+	/* an endpoint that has not asked to share cannot; nothing can be bound to a shared context */
 	gives(fi_ep_bind(plain, &stx->fid, 0), -FI_EINVAL);
 	gives(fi_ep_bind(plain, &srx->fid, 0), -FI_EINVAL);
 	gives(fi_ep_bind(srx, &cq->fid, FI_RECV), -FI_EINVAL);
 	gives(fi_ep_bind(srx, &av->fid, 0), -FI_EINVAL);
-	/* who has asked has to, once */
+	/* an endpoint that has asked to share has to, once */
 	gives(fi_enable(ep), -FI_EINVAL);
 	gives(fi_ep_bind(ep, &stx->fid, FI_SEND), -FI_EBADFLAGS);
 	gives(fi_ep_bind(ep, &srx->fid, FI_RECV), -FI_EBADFLAGS);
@@ -283,7 +283,7 @@ static void test_what_it_has(void)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* What is posted goes to whoever hears something, in order; it completes where it was heard. */
+/* A message to any member takes the posted receives in order; the receive completes at that member. */
 static void test_any_member(void)
 {
 	static const size_t sizes[] = { 1, 300, 40000, LARGE };
@@ -317,7 +317,7 @@ static void test_any_member(void)
 	shared_close(&all);
 }
 
-/* Messages that wait are matched in the order in which they came, whoever got them. */
+/* Messages that wait are matched in the order in which they came, at any member. */
 static void test_order(void)
 {
 	struct shared all;
@@ -362,7 +362,7 @@ static void test_directed(void)
 	gives(fi_trecv(all.srx, &buf, 1, NULL, FI_ADDR_UNSPEC, 0, ~0ull, NULL), 0);
 	must(done(&all, &all.members[1]).entry.tag == 5 && buf == 'b');
 	gives(fi_trecv(all.srx, &buf, 1, NULL, 99, 5, 0, NULL), -FI_EINVAL);
-	/* who is lost to all of them is waited for by none */
+	/* a receive from a source that all members have lost ends */
 	gives(fi_trecv(all.srx, &buf, 1, NULL, from_other, 7, 0, &other), 0);
 	side_close(&other);
 	must(failed(&all, &all.members[0]).err == FI_ECONNRESET);
@@ -389,7 +389,7 @@ static void test_before_enable(void)
 	gives(fi_close(&pair.fabric->fid), 0);
 	fi_freeinfo(pair.info);
 
-	/* what is posted by then serves whoever comes */
+	/* a receive that is posted before any endpoint exists serves the one that comes */
 	memset(&all, 0, sizeof(all));
 	pair_open_domain(&all.pair, &(struct pair_want){ .caps = CAPS });
 	gives(fi_stx_context(all.pair.domain, NULL, &all.stx, NULL), 0);
@@ -541,7 +541,7 @@ static void test_counted(void)
 
 /* ---- multi-receive --------------------------------------------------------------------------- */
 
-/* One buffer for the messages of all of them; who fills it gives it back. */
+/* One buffer takes the messages to all members; the member whose message fills it gives it back. */
 static void test_multi_recv(void)
 {
 	struct shared all;
@@ -583,7 +583,7 @@ static void test_member_closes(void)
 	gives(fi_recv(all.srx, buf, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
 	done(&all, &all.members[1]);
 	must(buf[0] == 'y');
-	/* what is posted stays, and is reported by those that are left */
+	/* posted receives stay, and complete at the members that are left */
 	gives(fi_recv(all.srx, buf, 1, NULL, FI_ADDR_UNSPEC, &buf[0]), 0);
 	gives(fi_recv(all.srx, buf, 1, NULL, FI_ADDR_UNSPEC, &buf[1]), 0);
 	member_close(&all.members[1]);

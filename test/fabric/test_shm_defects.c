@@ -247,7 +247,7 @@ static void crowd_recv(struct crowd *crowd, bool tagged, const struct thing *rec
 	      0);
 }
 
-/* What the list says is what happens: this receive takes that message; or nothing happens. */
+/* The provider does as the lists say: this receive takes that message; or nothing happens. */
 static void crowd_expect(struct crowd *crowd, const struct thing *recv, const struct thing *msg)
 {
 	struct fi_cq_tagged_entry entry;
@@ -412,8 +412,8 @@ static void many_unexpected(void)
 }
 
 /*
- * A flood ends in -FI_EAGAIN, not in the receiver's memory; another peer is not affected. What grows is
- * bounded by the window, on both sides together, which here are one process.
+ * A flood ends in -FI_EAGAIN, not in the receiver's memory; another peer is not affected. The window bounds the
+ * memory of both sides together, which here are one process.
  */
 static void flood(void)
 {
@@ -484,7 +484,7 @@ static void fence_waits(void)
 	pair_close(&pair);
 }
 
-/* A bound event queue is in use; what it is told is in test_cq.c (overrun). */
+/* A bound event queue is in use; test_cq.c (overrun) tests its events. */
 static void eq_is_bound(void)
 {
 	struct pair pair;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_tagged.c: fi_tagged(3), call by call; what it shares with plain messages is in traffic.h. */
+/* test_tagged.c: fi_tagged(3), call by call; traffic.h has the tests that it shares with plain messages. */
 #include "traffic.h"
 
 TRAFFIC(true)

@@ -7,8 +7,8 @@
  *   FI_THREAD_ENDPOINT, COMPLETION  an endpoint with its queue for each thread; so are contexts
  *   FI_THREAD_DOMAIN                a domain for each thread
  *
- * Every message has its sender's number and its own: each comes once, and whole. What is not serialized that
- * should be is for the thread sanitizer to see.
+ * Every message has its sender's number and its own: each comes once, and whole. The thread sanitizer sees calls
+ * that should be serialized and are not.
  */
 #include "pair.h"
 #include <pthread.h>
@@ -481,7 +481,7 @@ static void *member_part(void *arg)
 
 static void test_safe_shared(void)
 {
-	/* THREADS senders on a, two members with a reader each, a reader of a, and who watches */
+	/* THREADS senders on a, two members with a reader each, a reader of a, and a watcher */
 	struct part *parts = parts_new(THREADS + 4);
 	struct side members[2];
 	struct fid_ep *srx;
@@ -604,7 +604,7 @@ static void *name_sources(void *arg)
 	return NULL;
 }
 
-/* What the endpoint knows of its peers is another thread's to change; so says the thread sanitizer. */
+/* Another thread changes the endpoint's list of peers: the thread sanitizer checks that a lock protects it. */
 static void test_safe_sources(void)
 {
 	struct sources *sources = calloc(1, sizeof(*sources));

@@ -291,7 +291,7 @@ static void cancelled(void)
 	pair_close(&pair);
 }
 
-/* What waits goes with its endpoint. */
+/* An operation that waits for its trigger goes with its endpoint. */
 static void endpoint_closed(void)
 {
 	struct fi_triggered_context contexts[4];
@@ -569,7 +569,7 @@ static void counter_works(void)
 	bench_close(&bench);
 }
 
-/* What arrives at b goes on to a from there: nobody but counters is looked at. */
+/* A message that arrives at b goes on to a from there, though the application only looks at counters. */
 static void chain(void)
 {
 	char first[8] = "message", middle[8] = "", last[8] = "";
@@ -850,7 +850,7 @@ static void one_sided_works(void)
 	bench_close(&bench);
 }
 
-/* What is queued has the limits that the call has, and is refused as early. */
+/* A deferred operation has the limits of the call, and is refused when it is queued. */
 static void too_large_works(void)
 {
 	static char out[8192], in[8192];

@@ -107,7 +107,7 @@ static int await(struct end *end)
 	return error.err;
 }
 
-/* What each side writes into the socket, or reads from it. */
+/* Each side writes a text into the socket, or reads one from it. */
 static void tell(int socket, const char text[NAME_SIZE])
 {
 	MUST(write(socket, text, NAME_SIZE) == NAME_SIZE);

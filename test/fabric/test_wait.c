@@ -85,7 +85,7 @@ static void may_sleep_on(struct pair *pair, struct fid *fid)
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* The one descriptor of a FI_WAIT_POLLFD object, told only to who has room for it. */
+/* The one descriptor of a FI_WAIT_POLLFD object: only a caller with room for it gets it. */
 static void check_pollfd(struct fid *fid)
 {
 	struct pollfd polls[2] = { { .fd = -1 }, { .fd = -1 } };
@@ -475,7 +475,7 @@ static void sread_signal_all(void)
 	}
 }
 
-/* What a thread waits for ends in another's call. */
+/* A thread waits for an operation that completes in another thread's call. */
 static void sread_local(void)
 {
 	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
@@ -663,7 +663,7 @@ static void sread_enabled(void)
 	pair_close(&pair);
 }
 
-/* An endpoint that is a target and nothing else; what waits for a queue of its domain goes on with it. */
+/* An endpoint that is a target and nothing else; a wait for a queue of its domain makes progress for it. */
 struct target {
 	struct pair pair;
 	struct fid_ep *ep;
@@ -1059,7 +1059,7 @@ static void descriptor_tried_beside(void)
 		send_to(&pair.a);
 		gives(is_readable(fd, -1), 1);
 		gives(try_one(&pair, &pair.b.cq->fid), -FI_EAGAIN);
-		gives(is_readable(fd, 0), 1); /* the signal is for who sleeps, too */
+		gives(is_readable(fd, 0), 1); /* a sleeper needs the signal, too */
 		gives(drain(pair.b.cq), 1);
 		may_sleep_on(&pair, &pair.b.cq->fid);
 		gives(drain(pair.b.cq), 0);
@@ -1145,7 +1145,7 @@ static void condition(void)
 		gives(pthread_join(condition.thread, NULL), 0);
 		drain(pair.a.cq);
 	}
-	/* who holds the mutex may send: nothing waits for it in the call */
+	/* a thread that holds the mutex may send: no call waits for the mutex */
 	gives(pthread_mutex_lock(condition.wait.mutex), 0);
 	gives(try_one(&pair, condition.fid), 0);
 	post_to(&pair.b);
@@ -1560,7 +1560,7 @@ static void set_signal_all(void)
 	}
 }
 
-/* Who sleeps on a set without members, or with others, is woken by those that come. */
+/* New members of a set wake a thread that already sleeps on it. */
 static void set_grows(void)
 {
 	for (size_t i = 0; i < OBJECTS; i++) {
@@ -1742,7 +1742,7 @@ static void poll_tells(void)
 	gives(fi_poll(set, context, 0), 0);
 	gives(drain(cq), 1);
 	gives(fi_poll(set, context, 4), 0);
-	/* what is not asked for is told of later */
+	/* a later poll reports the events that a poll without room has not reported */
 	gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
 	send_to(&pair.a);
 	while (fi_cntr_read(cntr) < 2)
