@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The comments and strings of the C files and the sentences of the documents name their subject: no clause begins with
-# "Who ..." or "What ..." as its subject, no process is "he", nothing "is to be had". A question is allowed, and so is
+# The comments and strings of the C files and models and the sentences of the documents name their subject: no clause
+# begins with "Who ..." or "What ..." as its subject, no process is "he", nothing "is to be had". A question is allowed, so is
 # any word in quotation marks. Sentences span the lines of a comment, of a paragraph, of adjacent strings.
 # Each line of the output is file:line and a sentence.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
@@ -12,6 +12,13 @@ if ! command -v perl >/dev/null; then
 	exit 77
 fi
 
+# test/unit and these three files do not keep the rule yet
+files=$(ls src/*/*.[ch] prov/*/*.[ch] util/*.[ch] include/shmcma/*.h models/*.pml test/*.[ch] test/*/*.[ch] \
+	README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md test/*.md test/*/*.md man/*.[1-9] |
+	grep -v -x -e 'test/unit/.*' -e test/fabric/test_owner.c -e test/fabric/test_dropin.c -e test/owner.h)
+
+# a word of $files is the name of a file
+# shellcheck disable=SC2086
 perl -e '
 use strict;
 use warnings;
@@ -106,7 +113,7 @@ sub manual
 for my $file (@ARGV) {
 	open my $in, "<", $file or die "$file: $!\n";
 	my $text = do { local $/; <$in> };
-	if ($file =~ /\.[ch]$/) {
+	if ($file =~ /\.(?:[ch]|pml)$/) {
 		c_file($file, $text);
 	} elsif ($file =~ /\.md$/) {
 		markdown($file, $text);
@@ -115,5 +122,4 @@ for my $file (@ARGV) {
 	}
 }
 exit $found;
-' src/*/*.[ch] prov/*/*.[ch] util/*.[ch] include/shmcma/*.h test/unit/*.[ch] \
-	README.md CHANGELOG.md CONTRIBUTING.md docs/*.md man/*.[1-9]
+' $files
