@@ -4,9 +4,9 @@
  *
  * One writer, one reader, as in ring.pml, which has memory order, window and buffers; a store is visible at once
  * here. The ring begins with FEW lines, and has MANY once it has grown; before that the other lines have no memory,
- * and when they get it they hold what an earlier user has left there. Messages have one or two lines and may go on in the first line behind
- * the last. The writer grows the ring when it was full, or for no reason. Any process may be killed between any
- * two steps.
+ * and when they get it they hold what an earlier user has left there. Messages have one or two lines and may go on
+ * in the first line behind the last. The writer grows the ring when it was full, or for no reason. Any process may
+ * be killed between any two steps.
  *
  *   Writer    sc_record_room_slow(), ring_grow(), sc_seg_slot_grow(), sc_ring_may_grow(), sc_ring_store()
  *   Reader    poll_ring(), take_in_ring(), sc_ring_release(), sc_ring_publish()

@@ -4,9 +4,9 @@
  * src/link/record.c, src/ep/rx.c).
  *
  * One writer, one reader, as in ring.pml, which has memory order; a store is visible at once here. Records have one
- * line. When the writer finds no room, it overflows into a buffer or waits for room. From a full buffer it may go on in the
- * next one. It goes back to the ring as soon as it knows that the reader has come to the first buffer. The old content
- * of a buffer looks like records. Any process may be killed between any two steps.
+ * line. When the writer finds no room, it overflows into a buffer or waits for room. From a full buffer it may go on
+ * in the next one. It goes back to the ring as soon as it knows that the reader has come to the first buffer. The old
+ * content of a buffer looks like records. Any process may be killed between any two steps.
  *
  *   Writer    find_room(), overflow(), resume(), sc_ring_overflow(), sc_ring_resume(), sc_pool_return()
  *   Reader    poll_ring(), take_in_buffer(), take_in_ring(), sc_ring_release(), sc_ring_publish()
