@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # The comments and strings of the C files and models and the sentences of the documents name their subject: no clause
-# begins with "Who ..." or "What ..." as its subject, no process is "he", nothing "is to be had". A question is allowed, so is
-# any word in quotation marks. Sentences span the lines of a comment, of a paragraph, of adjacent strings.
+# begins with "Who ..." or "What ..." as its subject, no process is "he", nothing "is to be had". A question is allowed,
+# and so is any word in quotation marks. Sentences span the lines of a comment, of a paragraph, of adjacent strings.
 # Each line of the output is file:line and a sentence.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 

@@ -52,7 +52,7 @@ void endpoint_find(struct endpoint *endpoint, const struct wanted *wanted);
 void endpoint_open(struct endpoint *endpoint, size_t peers);
 void endpoint_close(struct endpoint *endpoint);
 
-/* The steps of endpoint_open(), for endpoints with common objects: fabric (unless there is one), domain, addresses, ... */
+/* The steps of endpoint_open(), for endpoints that share objects: fabric (unless there is one), domain, addresses */
 void endpoint_open_domain(struct endpoint *endpoint, size_t peers);
 
 /* ... a queue for so many completions, and its descriptor; ... */

@@ -214,7 +214,7 @@ static void expected_receive(struct mt_ep *ep, const struct expected *expected, 
 	}
 	mt_wait_any(ep, &op);
 	if (expected->then == SENDS)
-		mt_require(!op.err && op.len == 8 && !memcmp(buf, "expected", 8), "a message that was sent is lost: %s", fi_strerror(op.err));
+		mt_require(!op.err && op.len == 8 && !memcmp(buf, "expected", 8), "a sent message is lost: %s", fi_strerror(op.err));
 	else
 		mt_require(op.err == FI_ECONNRESET, "%s", op.err ? fi_strerror(op.err) : "success");
 }
