@@ -3,8 +3,8 @@
  * kernel_kill.c: a worker of test_kill: traffic of all kinds with every other worker, any of which may end
  * at any instruction, and be stopped for any time.
  *
- * The identity of a message (who sent it, incarnation, class, number) is its tag or its immediate data, and
- * gives its length, call and bytes, so the receiver knows what it must be. Of one-sided operations:
+ * The identity of a message (sender, incarnation, class, number) is its tag or its immediate data, and
+ * gives its length, call and bytes, so the receiver can check all of it. Of one-sided operations:
  * - a get from the other's gallery must bring that incarnation's pattern;
  * - a put into our piece of the other's yard is read back and compared;
  * - a fetching add to our word in the other's yard must return one more than the last time.
@@ -1028,7 +1028,7 @@ static struct partner *random_partner(void)
 	return partner && !partner->failed && !partner->refused && !has_ended(partner) ? partner : NULL;
 }
 
-/* Nobody may hang: what was accepted so long ago, with a peer that makes progress, should have ended. */
+/* No operation may hang: one that was accepted so long ago should have ended. */
 static void check_patience(void)
 {
 	uint64_t now = kill_now();

@@ -261,7 +261,7 @@ static void leader_rank(const void *arg)
 
 /* ---- exec ------------------------------------------------------------------------------------ */
 
-/* The pid lives, what had it does not. */
+/* The pid lives after an exec, but the program that had the endpoint is gone. */
 static void exec_rank(const void *arg)
 {
 	static const size_t sizes[] = { 20000, LARGE };

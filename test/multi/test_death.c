@@ -308,8 +308,8 @@ static void received_after(struct scene *s)
 }
 
 /*
- * The death is met by an access to its memory, while more of its messages are unread than are taken at once:
- * what is posted after that error is refused nevertheless, and the messages are received.
+ * An access to the victim's memory finds its death, while more of its messages are unread than one poll takes:
+ * an operation that is posted after that error is refused all the same, and the messages are received.
  */
 #define UNREAD 100
 

@@ -28,7 +28,7 @@
 static const size_t sizes[] = { 8, 0, 200, 870, 3000, 20000, 32768, 60000, 1 << 20 };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST ((size_t)1 << 20)
-#define EAGER_MOST 32768 /* FI_SHMCMA_EAGER_MAX: what is larger needs the receiver to complete */
+#define EAGER_MOST 32768 /* FI_SHMCMA_EAGER_MAX: a larger message needs the receiver to complete */
 
 /* How the receiver spends the time until the sender has ended. */
 enum meanwhile {

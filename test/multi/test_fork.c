@@ -880,7 +880,7 @@ static void *close_and_log(void *ep)
 	return NULL;
 }
 
-/* Not one of what the parent had is whole; all can be closed, and there is a life without it. */
+/* None of the parent's objects is whole; the child can close all of them, and then open and use its own. */
 static void torn_child(int log)
 {
 	dup2(log, STDERR_FILENO);
@@ -907,7 +907,7 @@ static void torn_rank(const void *arg)
 	pid_t pid;
 
 	(void)arg;
-	/* it logs what it removes, of others' tests, and would stop in that with the lock of stderr: see quiet_fork.c */
+	/* it would log the files of other tests that it removes, and block on the full pipe with the lock of stderr */
 	setenv("FI_SHMCMA_DAEMON", "0", 1);
 	open_own(&open);
 	mt_must(fi_endpoint(own.talk.ep.domain, own.talk.ep.info, &ep, NULL));

@@ -114,8 +114,8 @@ static double ms_of(int64_t ns)
 }
 
 /*
- * Of the longest ones also, how long the survivor polled in vain. For the rest of the time it did not poll:
- * others had the processors, or it was checking what it had received.
+ * For the longest ones also prints how long the survivor polled in vain. For the rest of the time it did not poll:
+ * others had the processors, or it was checking received bytes.
  */
 static void print_latency(struct kill_sample *samples, uint64_t count)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_names: what others do to the names in /dev/shm. A name that somebody has removed is missed only by
- * those who come later. In the place of a name there may be anything: it is refused with an error that says
- * so, not followed, not changed and not removed. And the names of a job that is killed go, if anybody lives.
+ * test_names: other programs change the names in /dev/shm. Only processes that come later miss a name that was
+ * removed. Any kind of file may stand in the place of a name: the library refuses it with an error that says
+ * so, does not follow it, change it or remove it. The names of a killed job go, if any other process lives.
  */
 #define _GNU_SOURCE 1
 #include "talk.h"
@@ -428,7 +428,7 @@ int main(void)
 	static const bool closes = false, dies = true, first = true, later = false;
 	char name[128];
 
-	/* a process of somebody else's would take away what is left in some cases */
+	/* a process of another job would remove files that some cases leave */
 	(void)mt_private_shm(SHM_SIZE);
 	mt_init("test_names");
 	mt_run(&(struct mt_case){ .name = "removed",

@@ -57,8 +57,7 @@ static uint64_t word(uint64_t generation, unsigned who)
 }
 
 /*
- * Bytes of several words of that generation: nothing says that what one writes while another does, or reads, is
- * moved word by word.
+ * Does the word have bytes of several words of that generation? Concurrent writes and reads need not move whole words.
  */
 static bool is_mixed(uint64_t value, uint64_t generation)
 {

@@ -541,7 +541,7 @@ static uint64_t given_up(const char *address)
 	return mt_logged(line, sizeof(line), words);
 }
 
-/* It is known for what it is, and nothing of it is left here. */
+/* The victim has given the mad one up, and has nothing of its segment mapped or open. */
 static void check_mad(void)
 {
 	const char *address = mt_published(NULL, name_slot(MAD));

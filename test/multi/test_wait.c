@@ -278,7 +278,7 @@ static void sender_rank(const struct plan *plan)
 		for (; turn && sent < total; turn--)
 			send_one(&ep, to, buf, mt_below(&random, plan->size_max + 1), ++sent);
 		while (atomic_load(mt_flag(SEEN(mt_rank))) < sent)
-			sched_yield(); /* without progress: what was sent is all that wakes it */
+			sched_yield(); /* without progress: only the message can wake it */
 		spin(NULL, (double)mt_below(&random, WAIT_US) / 1e6);
 	}
 	mt_barrier(&ep);
