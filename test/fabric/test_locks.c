@@ -560,7 +560,7 @@ static void test_tied(void)
 
 /* ---- at once --------------------------------------------------------------------------------- */
 
-/* An endpoint that nobody reads a queue for is polled by all: what it is written to comes there. */
+/* All threads poll an endpoint without a queue: an access to its memory is done by any of them. */
 static void *silent(void *arg)
 {
 	struct bench *bench = arg;

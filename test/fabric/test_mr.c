@@ -21,7 +21,7 @@ static void open_mode(struct pair *pair, int mr_mode, uint32_t version)
 		  &(struct pair_want){ .caps = ONESIDED_CAPS, .mr_mode = mr_mode, .version = version });
 }
 
-/* a reads one byte of what is registered; its error, or 0. */
+/* a reads one byte of registered memory; returns the error of that, or 0. */
 static int probe(struct pair *pair, uint64_t addr, uint64_t key, uint8_t expected)
 {
 	struct fi_cq_tagged_entry entry;

@@ -207,7 +207,7 @@ static void bad_arguments(void)
 	pair_close(&pair);
 }
 
-/* More than what is left of the buffer: truncated there, which is then used up. */
+/* A message that is longer than the rest of the buffer is truncated there, and the buffer is used up. */
 static void truncated(size_t len)
 {
 	uint8_t *buf = guarded_alloc(256);

@@ -104,7 +104,7 @@ static void stays(struct target *target, size_t offset, uint64_t word)
 
 /* ---- RMA behind messages --------------------------------------------------------------------- */
 
-/* FI_ORDER_WAS: while the target has not looked at the message, what is behind it does not show. */
+/* FI_ORDER_WAS: as long as the target has not looked at the message, a later write does not show. */
 static void write_after_send(void)
 {
 	struct target target;
@@ -137,7 +137,7 @@ static void write_after_send(void)
 	target_close(&target);
 }
 
-/* Behind a message that is seen and not received: that may come only when what is behind it shows. */
+/* A write behind a message that the target has seen and not received does not wait for the receive. */
 static void write_after_unmatched_send(void)
 {
 	uint8_t *large = calloc(1, LARGE), *to = malloc(LARGE);
@@ -265,7 +265,7 @@ static void memory_after_atomic(void)
 	target_close(&target);
 }
 
-/* FI_ORDER_WAR: what an atomic writes is not read by what was posted before it. */
+/* FI_ORDER_WAR: a read that was posted before an atomic does not see its result. */
 static void atomic_after_read(void)
 {
 	uint8_t *to = malloc(LARGE);
@@ -444,7 +444,7 @@ static void completions_apart(void)
 	target_close(&target);
 }
 
-/* The peer closes: what it has not done fails, and nothing that has been posted before is told later. */
+/* The peer closes: the operations that it has not done fail, all in the order in which they were posted. */
 static void completions_of_the_lost(void)
 {
 	struct target target;
@@ -546,7 +546,7 @@ static void sender_to_be_killed(int fd)
 		pause();
 }
 
-/* The sender is killed: what it has left is received, what has gone with it fails, all in the order of the matches. */
+/* The sender is killed: messages that it has left are received, others fail, all in the order of the matches. */
 static void completions_of_the_dead(void)
 {
 	uint8_t *to = malloc(LARGE * LETTERS);

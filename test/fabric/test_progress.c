@@ -425,7 +425,7 @@ static bool thread_rests(void)
 	return after.switches - before.switches < SWITCHES && after.run_ns - before.run_ns < RUN_NS;
 }
 
-/* As soon as what was begun is over. */
+/* Waits until the threads rest: they do as soon as all operations are over. */
 static void expect_rest(void)
 {
 	watchdog_await_by(thread_rests(), (void)0);

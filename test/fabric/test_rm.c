@@ -156,7 +156,7 @@ static void finish(struct pair *pair, uint64_t count)
 	pair_quiet(pair, &pair->a);
 }
 
-/* A target that does not read what it is told of pushes back who writes; it finds all, each once. */
+/* A target that does not read its completions pushes back the writer; later it finds all of them, each once. */
 static void unread_written_data(void)
 {
 	struct region region;
@@ -177,7 +177,7 @@ static void unread_written_data(void)
 	target_close(&pair, &region);
 }
 
-/* A target that makes no progress pushes back who asks it to do something; it does all, each once. */
+/* A target that makes no progress pushes back an initiator of requests; later it does all of them, each once. */
 static void absent_target(void)
 {
 	struct region region;

@@ -375,7 +375,7 @@ static void test_order(struct stage *stage)
 	guarded_free(back);
 }
 
-/* A read that takes its time does not see what is written behind it. */
+/* A slow read does not see the writes that are posted behind it. */
 static void test_write_behind_read(struct stage *stage)
 {
 	uint8_t *back = guarded_alloc(STAGE_LEN);
@@ -419,7 +419,7 @@ static void test_many(struct stage *stage)
 	guarded_free(in);
 }
 
-/* A fenced write is behind what was posted before it, messages too. */
+/* A fenced write follows all operations that were posted before it, messages too. */
 static void test_fence(struct stage *stage)
 {
 	static uint8_t large[300000], flag = 1;

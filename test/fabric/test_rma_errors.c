@@ -104,8 +104,8 @@ static void check_refused(struct stage *stage, uint64_t addr, size_t len, uint64
 }
 
 /*
- * The same where the first `within` bytes are open for it: what has been moved when the last is found out is
- * told, and not one more.
+ * The same where only the first `within` bytes are open for it: the error tells how many bytes were moved, and not one
+ * more was.
  */
 static void check_cut_off(struct stage *stage, uint64_t offset, size_t len, size_t within)
 {
@@ -463,12 +463,12 @@ static void access_target(struct pair *pair)
 
 /* ---- our own memory -------------------------------------------------------------------------- */
 
-/* Pages of what the kernel copies: less may go through shared memory, and a fault is a signal. */
+/* Pages of a copy that the kernel does: a smaller one may go through shared memory, and a fault is a signal there. */
 #define LARGE 16
 
 /*
- * Where the data is to come from, or to go, is not there: an error as well, when the kernel copies. Into what is behind
- * that the target may have copied a part already.
+ * A part of the initiator's own buffer is missing: an error as well, when the kernel copies. The target may already
+ * have copied a part behind it.
  */
 static void local_fault(struct pair *pair)
 {

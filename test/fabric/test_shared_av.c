@@ -62,7 +62,7 @@ static void test_open(void)
 	pair_close(&pair);
 }
 
-/* Numbers are the same for all; those of what was removed are nobody else's. */
+/* Numbers are the same for all; the number of a removed address is not given to another. */
 static void test_numbers(void)
 {
 	char name[64];

@@ -73,8 +73,8 @@ static int drain(struct fid_cq *cq)
 }
 
 /*
- * It may be slept on: fi_trywait() says so, and the descriptor. A wake-up that comes late, or to look after what
- * nobody wakes for, is tried away.
+ * A thread may sleep on the object: fi_trywait() says so, and the descriptor. A wake-up that comes late, or without a
+ * completion, is consumed by further tries.
  */
 static void may_sleep_on(struct pair *pair, struct fid *fid)
 {
@@ -850,7 +850,7 @@ static struct fid_ep *open_counted(struct pair *pair, struct fid_cq *cq, struct 
 	return ep;
 }
 
-/* An error ends all waits, without a time-out and under signals, too; so does the last of what they wait for. */
+/* An error ends all waits, without a time-out and under signals, too; so does the count that they wait for. */
 static void counter_ends_all(void)
 {
 	static const enum fi_wait_obj obj[] = { FI_WAIT_NONE,	    FI_WAIT_UNSPEC, FI_WAIT_FD,

@@ -712,7 +712,7 @@ static inline void large_or_skip(void)
 	watchdog_start("a test of more than 4 GiB", WATCHDOG_WALL);
 }
 
-/* `advice` of madvise(2): what is written as a whole takes a million page faults otherwise. */
+/* `advice` of madvise(2): a buffer that is written as a whole takes a million page faults otherwise. */
 static inline uint8_t *large_alloc(int advice)
 {
 	uint8_t *buf = mmap(NULL, LARGE, PROT_READ | PROT_WRITE,
