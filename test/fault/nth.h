@@ -156,7 +156,7 @@ static inline bool nth_excused(const struct nth *nth)
 	       nth->shared->side[SUBJECT].failures || nth->scenario->partner_dies;
 }
 
-/* The codes that say what was lacking, besides the errno itself. */
+/* The codes that name the lacking resource, besides the errno itself. */
 static inline bool nth_fits_plan(const struct interpose_plan *plan, int code)
 {
 	static const struct {
@@ -189,7 +189,7 @@ static inline void nth_note(struct nth *nth, const char *what, int code)
 	nth->own->code = code;
 }
 
-/* The result of a call that sets something up: 0, or what it lacked. */
+/* The result of a call that sets something up: 0, or the code of the lacking resource. */
 static inline bool nth_ok(struct nth *nth, const char *what, long ret)
 {
 	const struct interpose_plan *plan = &nth->shared->plan;
@@ -474,8 +474,8 @@ static inline bool nth_over(const struct nth *nth)
 }
 
 /*
- * The other has gone on, so what it sent is long here, or its connection was refused: a send that is complete
- * when it is written may be lost with that, and the log says so.
+ * The other has gone on, so its message has come long ago, or its connection was refused: then a message whose send
+ * completes when it is written may be lost, and the log says so.
  */
 static inline bool nth_lost(struct nth *nth, const struct op *op, int *polls)
 {

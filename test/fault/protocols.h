@@ -99,7 +99,7 @@ struct side {
 	int tolerated; /* an error that operations may end with */
 };
 
-/* Did anything happen in this schedule but what is said? */
+/* Does this schedule have an injection with that action? */
 static bool has_action(enum action action)
 {
 	for (int i = 0; i < INJECTIONS; i++)
@@ -479,7 +479,7 @@ static bool all_received(const struct side *side)
 	return side->received >= side->other->returned;
 }
 
-/* It sends nothing more, and what it has sent is in place, or has failed. */
+/* The other sends nothing more, and all its messages are in place, or have failed. */
 static bool other_has_settled(const struct side *side)
 {
 	return side->other->settled || other_is_done(side);
@@ -818,8 +818,8 @@ static void work_overlooking(struct side *side)
 }
 
 /*
- * One after the other, each when the other's last has come, or will not: each is written where the last was read. Nobody
- * polls while the other writes, as what has been read is given back after a number of polls.
+ * The sides send in turn, each when the other's last message has come, or will not: each message is written into the
+ * buffer that the last was read from. No side polls while the other writes, because polls give buffers back.
  */
 static void work_dialogue(struct side *side)
 {
@@ -934,7 +934,7 @@ static void rma_settle(struct side *side)
 		progress(side);
 }
 
-/* Puts, then gets of what was put, of memory in one range and of memory in three. */
+/* Puts, then gets of the same bytes, of memory in one range and of memory in three. */
 static void work_initiator(struct side *side)
 {
 	uint64_t whole = side->other->keys[0], parts = side->other->keys[1];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * schedule.h: two processes and what is to happen to them at the points of src/base/fault.h.
+ * schedule.h: two processes and the actions that happen to them at the points of src/base/fault.h.
  *
  * The driver lays out a schedule in memory that both share with it (struct control) and forks them; it makes
- * no call of the core itself. Each counts how often it reaches a point, and at the one that the schedule
- * names dies, stops, or sees a call fail. The driver lets one that has stopped go on once the other has polled
+ * no call of the core itself. Each process counts how often it reaches a point; at the point that the schedule
+ * names, it dies, stops, or sees a call fail. The driver continues a stopped process once the other has polled
  * for a while, tells each when the other has ended, and gives both a minute, or more if they hardly get a
  * processor.
  *
