@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_calibration: the file in which what copies cost on this machine is kept, as any process of the user
- * may have left it; and what was measured, whatever clock and kernel said.
+ * fuzz_calibration: the file that keeps the cost of copies on this machine, with any content that a process of the
+ * user may have left; and the measured times, with any value that clock and kernel can give.
  *
  * Input: the file's bytes; missing ones are 0. It is taken as it is, then with the magic, this boot and
  * machine and the checksum that belongs to it, so that what is behind those is seen as well. The first 32

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_record: an endpoint takes whatever a peer may have written into its ring.
+ * fuzz_record: an endpoint takes any records that a peer may have written into its ring.
  *
  * Input: one byte of what the endpoint has posted, one of what it has sent itself, then lines of the ring,
  * 64 bytes each. The lap in the last byte of a line is made right, so that each line is a record if the
@@ -62,7 +62,7 @@ enum { KEY_BOTH = 1, KEY_READ, KEY_WRITE, KEYS };
 static struct sc_comp_ring tx_cq, rx_cq;
 static uint8_t space[300000];
 
-/* Registered memory and operations' buffers: what is around them is not to be touched, by the kernel either. */
+/* Registered memory and operations' buffers: nothing may touch the bytes around them, the kernel neither. */
 static struct memory {
 	_Alignas(GUARD) uint8_t before[GUARD];
 	uint8_t bytes[ASKED + 2];

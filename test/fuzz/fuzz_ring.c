@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_ring: the writer's side of a ring, whose reader may write anything into its consumer line; and the
- * ledger of what was lent with its records.
+ * ledger of the buffers that were lent with its records.
  *
  * Input: a byte for each step, and behind some a word. There are never more lines in the ring than it has, no
  * buffer is lent twice, and none is lost.
