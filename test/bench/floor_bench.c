@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * floor_bench.c: what this machine can do, without any library: the floor that figures of messages are held
- * against.
+ * floor_bench.c: the times of this machine without any library: the floor that the figures of messages are compared
+ * with.
  *
  *	floor_bench [-n turns] [-s size,size...] [-c cpu,cpu...] [-b milliseconds] [-C | -L | -l]
  *

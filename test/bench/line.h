@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * line.h: how far two processors are apart: what a cache line takes from one to the other, one way.
+ * line.h: how far two processors are apart: the time of a cache line from one to the other, one way.
  *
- * A virtual machine's processors are moved about by its owner, to one core, to two that share a cache, to two that
- * share none, each for seconds or less, and what is measured of two processes changes by two or three times with
- * it. So each sample has the line's way from right before and after it, and samples are compared with those that
- * were taken when it was alike (figures.py).
+ * The host moves a virtual machine's processors to one core, to two that share a cache, to two that share none, each
+ * for seconds or less, and the figures of two processes change by a factor of two or three with it. So each sample has
+ * the line's time from right before and after it, and samples are compared with those that were taken when that time
+ * was similar (figures.py).
  */
 #ifndef SHMCMA_TEST_BENCH_LINE_H
 #define SHMCMA_TEST_BENCH_LINE_H

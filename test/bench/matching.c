@@ -39,7 +39,7 @@ static uint64_t nth_tag(const struct matching *m, int i, bool second)
 	return (uint64_t)(second && m->order == REVERSE ? m->entries - 1 - i : i);
 }
 
-/* A provider has room for fewer than these: the measurement ends with what it has room for. */
+/* The provider has room for fewer messages than these: ends the measurement, and says for how many there is room. */
 static void no_room(const struct matching *m, int before)
 {
 	char why[64];

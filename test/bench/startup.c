@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * startup.c: an endpoint, and its first message to each of so many peers: the time that takes, from fi_fabric
- * until all of them have been received, and the memory, of the endpoint and of each peer.
+ * startup.c: an endpoint, and its first message to each of so many peers: the time from fi_fabric until all
+ * messages have been received, and the memory of the endpoint and of each peer.
  *
  * All peers are endpoints of the second process, which polls for them: as many processes as peers would
- * measure the scheduler. The time it takes to open those is not counted, the memory in /dev/shm is.
+ * measure the scheduler. The time to open the peers is not counted, their memory in /dev/shm is.
  *
  * A job is as many processes as it says, each with an endpoint; each sends a message to each of the others.
  *
