@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * owner.h: for tests, a provider that owns a completion queue, a counter and a receive context, and shares them with
- * the provider under test, as fi_peer(3) has it and as libfabric's lnx does. What is shared of a receive context has the
- * layout of the libfabric that runs, by fi_version(3). Header only; one thread.
+ * the provider under test, as fi_peer(3) has it and as libfabric's lnx does. The shared structures of a receive
+ * context have the layout of the libfabric that runs, by fi_version(3). Header only; one thread.
  */
 #ifndef TEST_OWNER_H
 #define TEST_OWNER_H

@@ -507,7 +507,7 @@ static void receiver_without_cma(struct pair *pair)
 /* ---- libfabric's provider EFA, which uses shm inside a machine -------------------------------------- */
 
 #define EFA_PEERS 128	       /* in its address vector */
-#define EFA_ID ((fi_addr_t)77) /* what EFA calls a peer */
+#define EFA_ID ((fi_addr_t)77) /* the number of a peer in EFA */
 #define EFA_TAG 0x123456789ULL
 
 /* An endpoint of shm under one of EFA. */

@@ -25,7 +25,7 @@
 #define HIDDEN (1ULL << 60) /* flag of fi_getinfo by which such providers ask */
 #define LAYERED (1ULL << 59)
 #define CAPS (FI_MSG | FI_TAGGED | FI_PEER | FI_AV_USER_ID)
-#define FAR_NAME ((fi_addr_t)4711) /* what the owner calls the far endpoint */
+#define FAR_NAME ((fi_addr_t)4711) /* the number of the far endpoint in the owner */
 #define TAG 0x1234567890abcdefULL
 #define DATA 0xfedcba98ULL
 #define LARGE ((size_t)300000)
