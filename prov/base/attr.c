@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <strings.h>
 #include "base/newer.h"
-#include "base/owner.h"
+#include "base/peerowner.h"
 #include "base/param.h"
 
 /* ---- what is offered ------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@
  * Sets of capabilities that exclude each other, the best first. Each set that fits the hints gives one info. An unused
  * capability costs an endpoint nothing (the registration table has no memory until something is registered), so a set
  * without one-sided operations would gain nothing. An application that asks for less is granted less. Collectives cost
- * a second endpoint of the core, see group.c. The last set is for other providers, see owner.h. Users that name this
+ * a second endpoint of the core, see group.c. The last set is for other providers, see peerowner.h. Users that name this
  * provider are also offered FI_REMOTE_COMM, see is_named().
  */
 const uint64_t shmcma_offers[SHMCMA_OFFERS] = {

@@ -3,7 +3,7 @@
  * bind.c: the objects that an endpoint is bound to: queues, counters, address vector, event queue, shared contexts; and
  * the objects whose reads poll it. With all locks of the domain held.
  */
-#include "ep/ep.h"
+#include "ep/endpoint.h"
 
 #include "coll/coll.h"
 #include "obj/cntr.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * endpoint.c: fid_ep: an endpoint from fi_endpoint to fi_close, its names and aliases. For its bindings see bind.c.
+ * endpoint.c: fid_ep: an endpoint from fi_endpoint to fi_close, and its aliases. For its bindings see bind.c, for
+ * its names cm.c.
  *
  * State         entered by     data calls           bind, setname   getname
  * disabled      fi_endpoint    -FI_EOPBADSTATE      yes             the service, if it has one
@@ -12,7 +13,7 @@
  *
  * Locks: all of the domain for changes of the bindings or the flags; see lock.h.
  */
-#include "ep/ep.h"
+#include "ep/endpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -400,129 +401,6 @@ static int ep_close(struct fid *handle)
 	return used < 0 ? used : 0;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
-/*
- * Contexts of a scalable endpoint have its name, and the scalable endpoint has the name of the context with number 0.
- */
-static struct sc_ep *named_by(const struct shmcma_ep *ep)
-{
-	const struct shmcma_ep *first = ep->sep ? ep->sep->first : ep;
-
-	return first ? first->core : NULL;
-}
-
-/* Tells whether the application may name it. */
-static bool has_name(const struct shmcma_ep *ep)
-{
-	return shmcma_ep_class(ep) == FI_CLASS_EP || shmcma_ep_class(ep) == FI_CLASS_SEP;
-}
-
-/* libfabric's shm returns a name as the application has given it. `text` has `len` bytes, perhaps without an end. */
-static int keep_given(struct shmcma_ep *ep, const char *text, size_t len)
-{
-	char *copy = shmcma_module.is_shm && ep->name[0] ? strndup(text, len) : NULL;
-
-	if (!copy && shmcma_module.is_shm && ep->name[0])
-		return -FI_ENOMEM;
-	free(ep->given);
-	ep->given = copy;
-	return 0;
-}
-
-/* The application may choose a service until the endpoint is enabled, but never the endpoint's own address. */
-SHMCMA_CALL(int, ep_setname, fid_t fid, void *addr, size_t addrlen)
-{
-	struct shmcma_ep *ep = fid_of(fid)->ep;
-	enum sc_addr_kind kind;
-	char copy[SC_ADDR_SIZE];
-	int ret;
-
-	if (!addr || !addrlen)
-		return -FI_EINVAL;
-	ret = shmcma_address_copy(addr, addrlen, copy, &kind);
-	if (ret)
-		return ret;
-	if (kind == SC_ADDR_ENDPOINT)
-		return -FI_EADDRNOTAVAIL;
-	if (!has_name(ep))
-		return -FI_EOPNOTSUPP;
-	shmcma_lock(ep->domain);
-	if (named_by(ep))
-		ret = -FI_EOPBADSTATE;
-	else if (kind == SC_ADDR_SERVICE)
-		strcpy(ep->name, copy + strlen(SC_ADDR_PREFIX));
-	else
-		ep->name[0] = '\0'; /* any name: fi_enable chooses it */
-	if (!ret)
-		ret = keep_given(ep, addr, addrlen);
-	shmcma_unlock(ep->domain);
-	return ret;
-}
-
-/* All addresses have one length, so that an application can pack them at a constant stride; but not names of shm. */
-SHMCMA_CALL(int, ep_getname, fid_t fid, void *addr, size_t *addrlen)
-{
-	struct shmcma_ep *ep = fid_of(fid)->ep;
-	const struct shmcma_ep *chosen = ep->sep ? ep->sep->ep : ep;
-	char address[SC_ADDR_SIZE] = "";
-	const char *name = address;
-	size_t room, size = sizeof(address);
-
-	if (!addrlen)
-		return -FI_EINVAL;
-	room = *addrlen;
-	shmcma_lock(ep->domain);
-	if (ep->given)
-		name = ep->given;
-	else if (named_by(ep))
-		strncpy(address, sc_ep_address(named_by(ep)), sizeof(address) - 1);
-	else if (chosen->name[0])
-		sc_addr_service(chosen->name, address);
-	shmcma_unlock(ep->domain);
-	if (!name[0])
-		return -FI_EOPBADSTATE;
-	if (room && !addr)
-		return -FI_EINVAL;
-	if (ep->given)
-		size = strlen(name) + 1;
-	*addrlen = size;
-	if (room)
-		memcpy(addr, name, room < size ? room : size);
-	return room < size ? -FI_ETOOSMALL : 0;
-}
-
-/* A call that the endpoint does not have: the caller gets an error code, not a jump to address 0. */
-#define UNABLE(name, ...)                                                                                 \
-	SHMCMA_CALL(int, name, __VA_ARGS__)                                                               \
-	{                                                                                                 \
-		return -FI_ENOSYS;                                                                        \
-	}
-
-/* An endpoint of type RDM has no connections; as elsewhere in libfabric, -FI_ENOSYS. */
-UNABLE(cm_getpeer, struct fid_ep *ep, void *addr, size_t *addrlen)
-UNABLE(cm_connect, struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
-UNABLE(cm_listen, struct fid_pep *pep)
-UNABLE(cm_accept, struct fid_ep *ep, const void *param, size_t paramlen)
-UNABLE(cm_reject, struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
-UNABLE(cm_shutdown, struct fid_ep *ep, uint64_t flags)
-
-/* Only a scalable endpoint opens contexts. */
-UNABLE(no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep, void *context)
-UNABLE(no_rx_ctx, struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
-
-SHMCMA_FORKED_CALL(int, shmcma_join, struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc,
-		   void *context)
-
-#define CM_OPS(way)                                                                                       \
-	{                                                                                                 \
-		.size = sizeof(struct fi_ops_cm), .setname = way##ep_setname,                             \
-		.getname = way##ep_getname, .getpeer = way##cm_getpeer, .connect = way##cm_connect,       \
-		.listen = way##cm_listen, .accept = way##cm_accept, .reject = way##cm_reject,             \
-		.shutdown = way##cm_shutdown, .join = way##shmcma_join,                                   \
-	}
-static struct fi_ops_cm cm_ops = CM_OPS(), forked_cm_ops = CM_OPS(forked_);
-
 /* ---- cancel, room ---------------------------------------------------------------------------- */
 
 /*
@@ -590,6 +468,19 @@ SHMCMA_CALL(ssize_t, ep_tx_size_left, struct fid_ep *fid)
 SHMCMA_FORKED_CALL(int, shmcma_ep_getopt, fid_t fid, int level, int optname, void *optval, size_t *optlen)
 SHMCMA_FORKED_CALL(int, shmcma_ep_setopt, fid_t fid, int level, int optname, const void *optval, size_t optlen)
 
+/* Only a scalable endpoint opens contexts. */
+SHMCMA_CALL(int, no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep,
+	    void *context)
+{
+	return -FI_ENOSYS;
+}
+
+SHMCMA_CALL(int, no_rx_ctx, struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep,
+	    void *context)
+{
+	return -FI_ENOSYS;
+}
+
 #define OPS(way)                                                                                          \
 	{                                                                                                 \
 		.size = sizeof(union shmcma_ops_ep), .cancel = way##ep_cancel,                            \
@@ -608,7 +499,7 @@ static void forked(struct fid *fid)
 	struct fid_ep *ep = container_of(fid, struct fid_ep, fid);
 
 	ep->ops = &forked_ops.ops;
-	ep->cm = &forked_cm_ops;
+	ep->cm = &shmcma_forked_cm_ops;
 	shmcma_ep_set_forked_tables(ep);
 }
 
@@ -661,7 +552,7 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	    shmcma_now(fid->rx_op_flags) & ~SHMCMA_RX_OP_FLAGS)
 		return -FI_EBADFLAGS;
 	ret = shmcma_source_service(info, ep->name);
-	return ret ? ret : keep_given(ep, info->src_addr, info->src_addrlen);
+	return ret ? ret : shmcma_ep_keep_name(ep, info->src_addr, info->src_addrlen);
 }
 
 /* Removes the direction that a context does not have, or both. */
@@ -694,7 +585,7 @@ int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, s
 	fid->domain = domain;
 	fid->fid.fid = (struct fid){ .fclass = fclass, .context = context, .ops = &ep_fid_ops };
 	fid->fid.ops = &ep_ops.ops;
-	fid->fid.cm = &cm_ops;
+	fid->fid.cm = &shmcma_cm_ops;
 	shmcma_ep_set_tables(ep);
 	shmcma_ep_set_flags(ep);
 	shmcma_lock_join(domain, &ep->locked, true);

@@ -6,7 +6,7 @@
  * Any state, any thread: the option that data calls read (multi_min, see shmcma_now()) is one word; the sizes never
  * change. No other process sees any of this.
  */
-#include "ep/ep.h"
+#include "ep/endpoint.h"
 
 #include <string.h>
 #include "op/post.h"

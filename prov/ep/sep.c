@@ -24,7 +24,7 @@
  *
  * Locks: the domain's, except for data that never changes after opening.
  */
-#include "ep/ep.h"
+#include "ep/endpoint.h"
 
 #include <stdlib.h>
 #include "base/attr.h"

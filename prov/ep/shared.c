@@ -14,11 +14,11 @@
  *
  * Locks: a shared context and all its endpoints have one lock; a change of its endpoints holds all locks of the domain.
  */
-#include "ep/ep.h"
+#include "ep/endpoint.h"
 
 #include <stdlib.h>
 #include "base/attr.h"
-#include "base/owner.h"
+#include "base/peerowner.h"
 #include "base/param.h"
 #include "obj/peersrx.h"
 #include "wait/lock.h"

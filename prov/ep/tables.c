@@ -3,7 +3,7 @@
  * tables.c: the operation tables of an endpoint, by its capabilities and its state, which no data call looks at. With
  * all locks of the domain held, or before another thread knows the endpoint.
  */
-#include "ep/ep.h"
+#include "ep/endpoint.h"
 
 #include "coll/coll.h"
 #include "op/post.h"

@@ -12,7 +12,7 @@
 #include "base/attr.h"
 #include "base/param.h"
 #include "coll/coll.h"
-#include "ep/ep.h"
+#include "ep/endpoint.h"
 #include "obj/av.h"
 #include "obj/cntr.h"
 #include "obj/cq.h"

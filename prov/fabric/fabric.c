@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include "base/owner.h"
+#include "base/peerowner.h"
 #include "obj/cntr.h"
 #include "obj/cq.h"
 #include "obj/eq.h"

@@ -3,7 +3,7 @@
 #ifndef SHMCMA_FABRIC_H
 #define SHMCMA_FABRIC_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
 		   const struct fi_info *hints, struct fi_info **info);

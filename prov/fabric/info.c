@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/attr.h"
 #include "base/node.h"
-#include "base/owner.h"
+#include "base/peerowner.h"
 
 /* 64 fields of one bit: each bit of tag and mask can be used alone. */
 #define TAG_FORMAT 0xaaaaaaaaaaaaaaaaULL

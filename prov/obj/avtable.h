@@ -3,7 +3,7 @@
 #ifndef SHMCMA_AVTABLE_H
 #define SHMCMA_AVTABLE_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /*
  * The entry of an address; fi_addr_t is its index, in both types of vectors. An entry never moves, in memory or to

@@ -3,7 +3,7 @@
 #ifndef SHMCMA_CNTR_H
 #define SHMCMA_CNTR_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* Returns the counter of that fid if it belongs to this domain, else NULL. */
 struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *domain);

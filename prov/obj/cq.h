@@ -3,7 +3,7 @@
 #ifndef SHMCMA_CQ_H
 #define SHMCMA_CQ_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* Tells whether fi_cq_read() has something to return: completions, or an error. Under the queue's lock. */
 bool shmcma_cq_has_entry(const struct shmcma_cq *cq);

@@ -3,7 +3,7 @@
 #ifndef SHMCMA_EQ_H
 #define SHMCMA_EQ_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* Add a copy of an event to the queue. Errors: -FI_ENOMEM, -FI_EOVERRUN. */
 int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry *entry);

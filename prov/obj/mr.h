@@ -3,7 +3,7 @@
 #ifndef SHMCMA_MR_H
 #define SHMCMA_MR_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* The fi_ops_mr of domains, and of those in a child of fork(2). */
 extern struct fi_ops_mr shmcma_mr_ops, shmcma_mr_forked_ops;

@@ -9,7 +9,7 @@
 #include "obj/peercntr.h"
 
 #include "base/newer.h"
-#include "base/owner.h"
+#include "base/peerowner.h"
 #include "obj/cntr.h"
 #include "obj/peercq.h"
 #include "wait/polled.h"

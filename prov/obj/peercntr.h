@@ -3,7 +3,7 @@
 #ifndef SHMCMA_PEERCNTR_H
 #define SHMCMA_PEERCNTR_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 int shmcma_peercntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 			 void *context);

@@ -14,7 +14,7 @@
 #include "obj/peercq.h"
 
 #include "base/newer.h"
-#include "base/owner.h"
+#include "base/peerowner.h"
 #include "obj/cq.h"
 #include "wait/lock.h"
 #include "wait/polled.h"

@@ -3,7 +3,7 @@
 #ifndef SHMCMA_PEERCQ_H
 #define SHMCMA_PEERCQ_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /*
  * Returns the owner's object for an opening call in the domain of another provider. NULL: -FI_EINVAL, as there is none, or

@@ -3,7 +3,7 @@
 #ifndef SHMCMA_PEERMAP_H
 #define SHMCMA_PEERMAP_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* Slow path of shmcma_ep_peer(): the peer of fi_addr, or NULL (no such entry, no memory). */
 struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);

@@ -26,7 +26,7 @@
  */
 #include "obj/peersrx.h"
 
-#include "base/owner.h"
+#include "base/peerowner.h"
 #include "obj/peermap.h"
 #include "wait/lock.h"
 

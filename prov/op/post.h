@@ -75,7 +75,7 @@ enum shmcma_rma {
 		[SHMCMA_POST_FORKED] = SHMCMA_POST_TABLE(type, forked_##kind, forked_##kind),             \
 	}
 
-/* msg.c and tagged.c: by enum shmcma_post; rma.c and atomics.c: by enum shmcma_rma. */
+/* msg.c and tagged.c: by enum shmcma_post; onesided.c and atomics.c: by enum shmcma_rma. */
 extern struct fi_ops_msg shmcma_msg_ops[];
 extern struct fi_ops_tagged shmcma_tagged_ops[];
 extern struct fi_ops_rma shmcma_rma_ops[];

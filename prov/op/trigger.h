@@ -9,7 +9,7 @@
 #ifndef SHMCMA_TRIGGER_H
 #define SHMCMA_TRIGGER_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* FI_TRIGGER as a flag of an operation; the core never sees it. */
 #define SHMCMA_TRIGGER (1u << 31)

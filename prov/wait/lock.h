@@ -33,7 +33,7 @@
 #ifndef SHMCMA_LOCK_H
 #define SHMCMA_LOCK_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* `taken`: data calls take locks, too; `coarse`: the domain has only the common lock. */
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse, const struct shmcma_unlock_hook *hook);

@@ -3,7 +3,7 @@
 #ifndef SHMCMA_POLLED_H
 #define SHMCMA_POLLED_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* Adds the endpoint once. -FI_ENOMEM. */
 int shmcma_polled_add(struct shmcma_polled *polled, struct shmcma_ep *ep);

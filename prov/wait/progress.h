@@ -5,7 +5,7 @@
 #ifndef SHMCMA_PROGRESS_H
 #define SHMCMA_PROGRESS_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /*
  * Starts the thread if the domain wants it, before an endpoint is enabled. Without the domain's lock. Errors:

@@ -3,7 +3,7 @@
 #ifndef SHMCMA_WATCHER_H
 #define SHMCMA_WATCHER_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /*
  * Makes the watcher of that endpoint, started if there is none, signal the object, too. -FI_EAGAIN: no memory or

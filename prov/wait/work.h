@@ -3,7 +3,7 @@
 #ifndef SHMCMA_WORK_H
 #define SHMCMA_WORK_H
 
-#include "wait/state.h"
+#include "wait/objects.h"
 
 /* A copy of the vector of an operation; for an injected payload also of its bytes. */
 struct shmcma_vector {

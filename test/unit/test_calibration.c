@@ -882,7 +882,19 @@ static void test_not_reaped(void **state)
 	unlink(path);
 }
 
-/* The daemon's thread does it, for the next ones. */
+static _Atomic bool measured_in_vain;
+
+static void note_failure(enum sc_log_level level, const char *line)
+{
+	(void)level;
+	if (strstr(line, "could not be measured"))
+		measured_in_vain = true;
+}
+
+/*
+ * The daemon's thread measures, for later endpoints. A machine on which other programs take every processor all the
+ * time may give it no possible figures.
+ */
 static void test_daemon(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -893,11 +905,17 @@ static void test_daemon(void **state)
 	if (!can_measure())
 		skip();
 	attr.config.daemon = attr.config.calibrate = true;
+	sc_log_set(note_failure);
 	end_open(&end, &attr);
-	watchdog_await(!sc_calibration_load(&calibration));
+	watchdog_await(!sc_calibration_load(&calibration) || measured_in_vain);
 	assert_int_equal(end.ep->config.eager_max, attr.config.eager_max);
 	end_close(&end);
 	sc_process_fini();
+	sc_log_set(NULL);
+	if (measured_in_vain) {
+		puts("needs a processor for a while");
+		skip();
+	}
 	assert_int_equal(unlink(path), 0);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ep.h: endpoints, scalable endpoints and shared contexts: calls between the files of this directory, and calls by
+ * endpoint.h: endpoints, scalable endpoints and shared contexts: calls between the files of this directory, and calls by
  * which a domain opens these objects. With all locks of the domain, unless a comment says otherwise.
  */
-#ifndef SHMCMA_EP_H
-#define SHMCMA_EP_H
+#ifndef SHMCMA_ENDPOINT_H
+#define SHMCMA_ENDPOINT_H
 
 #include "obj/avtable.h"
 
@@ -55,6 +55,16 @@ static inline size_t shmcma_ep_class(const struct shmcma_ep *ep)
 	return ep->fids->fid.fid.fclass;
 }
 
+/* ---- cm.c ------------------------------------------------------------------------------------ */
+
+extern struct fi_ops_cm shmcma_cm_ops, shmcma_forked_cm_ops;
+
+/*
+ * Keeps the text that has named the endpoint, in the place of shm, whose fi_getname() returns it. `text` has `len`
+ * bytes, perhaps without a NUL. -FI_ENOMEM.
+ */
+int shmcma_ep_keep_name(struct shmcma_ep *ep, const char *text, size_t len);
+
 /* ---- tables.c -------------------------------------------------------------------------------- */
 
 /* Sets the operation tables by capabilities and state. */
@@ -101,12 +111,14 @@ void shmcma_ep_unbind_locked(struct shmcma_ep *ep);
 
 int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int shmcma_sep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context);
-int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx, void *context);
+int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
+		    void *context);
 /*
  * Opens a receive context for the one that another provider binds in its place, `object`; see shmcma_owner_lends().
  * -FI_EINVAL: `object` is no such context. Without the lock.
  */
 int shmcma_srx_borrow(struct shmcma_domain *domain, struct fid *object, struct fid_ep **srx);
-int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx, void *context);
+int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx,
+		    void *context);
 
 #endif

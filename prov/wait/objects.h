@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * state.h: the structures of objects that several files use. Each libfabric object is a structure that begins with its
+ * objects.h: the structures of objects that several files use. Each libfabric object is a structure that begins with its
  * fid; one file implements its calls. The core does the work (core.h).
  *
  * Locks (lock.h): a data call or a read of a completion queue or counter holds the lock of its object, unless the
@@ -10,8 +10,8 @@
  * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event queue, watcher
  * (watcher.c); locks of the core. A data call takes one lock of the domain.
  */
-#ifndef SHMCMA_STATE_H
-#define SHMCMA_STATE_H
+#ifndef SHMCMA_OBJECTS_H
+#define SHMCMA_OBJECTS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@
 #include "base/object.h"
 #include "base/provider.h"
 #include "base/yield.h"
-#include "wait/pipe.h"
+#include "wait/waitfd.h"
 
 struct shmcma_cntr_owner;
 struct shmcma_cq_owner;
@@ -136,8 +136,8 @@ struct shmcma_wait {
 	atomic_bool listens;	      /* watchers signal it, once */
 	/* fi_trywait() has succeeded, and no signal since: a thread may sleep on that */
 	atomic_bool given;
-	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
-	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: for the application to wait with */
+	struct shmcma_pipe pipe; /* FI_WAIT_FD, FI_WAIT_POLLFD */
+	pthread_mutex_t mutex;	 /* FI_WAIT_MUTEX_COND: for the application to wait with */
 	pthread_cond_t cond;
 	/* threads that sleep in calls, or are about to; of a queue or counter under its lock */
 	atomic_int sleepers;
@@ -252,11 +252,11 @@ struct shmcma_cq {
 	enum fi_cq_format format;
 	struct shmcma_polled polled; /* the endpoints that a read of the queue polls */
 	struct shmcma_wait wait;
-	atomic_uint signals;	     /* calls of fi_cq_signal(); by any thread, without lock */
-	atomic_uint heard;	     /* the newest signal for which a call has returned */
-	bool overrun_told;	     /* event queues know that completions were lost */
-	uint32_t full_reads;	     /* reads that found it not empty */
-	struct shmcma_yield yield;   /* reads that found nothing */
+	atomic_uint signals;	   /* calls of fi_cq_signal(); by any thread, without lock */
+	atomic_uint heard;	   /* the newest signal for which a call has returned */
+	bool overrun_told;	   /* event queues know that completions were lost */
+	uint32_t full_reads;	   /* reads that found it not empty */
+	struct shmcma_yield yield; /* reads that found nothing */
 	/* FI_SOURCE_ERR: the last unknown address, for a reader that gives no space for it */
 	char stranger[SC_ADDR_SIZE];
 	struct shmcma_object object;
@@ -273,8 +273,8 @@ struct shmcma_cntr {
 	struct shmcma_polled polled; /* polled by a read, unless it counts `elsewhere` */
 	bool elsewhere;		     /* any endpoint of the domain may count here */
 	struct shmcma_wait wait;
-	struct sc_cntr told;	   /* value that the application has seen; under its lock */
-	struct shmcma_yield yield; /* reads that found nothing */
+	struct sc_cntr told;		  /* value that the application has seen; under its lock */
+	struct shmcma_yield yield;	  /* reads that found nothing */
 	_Atomic uint64_t known_errors;	  /* the errors that the application knows of */
 	struct sc_cntr given;		  /* the value at the application's last change, */
 	uint64_t changes;		  /* and the number of its changes */
@@ -298,8 +298,8 @@ struct shmcma_sep; /* sep.c */
  *   FI_CLASS_SRX_CTX           a shared receive context: a receive queue and no core (shared.c)
  */
 struct shmcma_ep {
-	struct sc_ep *core;	 /* NULL until fi_enable */
-	struct sc_rxq *rxq;	 /* takes the posted receives; NULL until fi_enable */
+	struct sc_ep *core; /* NULL until fi_enable */
+	struct sc_rxq *rxq; /* takes the posted receives; NULL until fi_enable */
 	struct shmcma_locked locked;
 	struct shmcma_ep *namer; /* names sources by its address vector: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;
@@ -320,11 +320,11 @@ struct shmcma_ep {
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
 	uint64_t tx_order, tx_comp_order, rx_comp_order; /* FI_ORDER_* of messages, of completions */
 	size_t tx_size, rx_size;
-	_Atomic size_t multi_min;	/* shmcma_now() */
+	_Atomic size_t multi_min; /* shmcma_now() */
 	_Atomic size_t
 		sizes[SHMCMA_OPT_SIZES]; /* shmcma_now(): set by options, see option.c; 0: not set */
-	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
-	char name[SC_ADDR_SIZE];	/* its service name; empty: none */
+	struct shmcma_coll *coll;	 /* with FI_COLLECTIVE, once enabled (group.c) */
+	char name[SC_ADDR_SIZE];	 /* its service name; empty: none */
 	char *given; /* the text that it was named by, where any text is a name (shmcma_module); or NULL */
 	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
 	shmcma_refs refs;		/* its aliases, contexts, endpoints that share it */
@@ -373,7 +373,7 @@ struct shmcma_coll {
 	struct shmcma_collop *ops;
 	uint32_t last_id;
 	int (*progress)(struct shmcma_coll *coll); /* returns 0 if there was nothing to do */
-	struct shmcma_coll *next; /* shmcma_domain.colls */
+	struct shmcma_coll *next;		   /* shmcma_domain.colls */
 };
 
 /* A fid of the application: the endpoint itself or an alias (endpoint.c). */
@@ -385,7 +385,7 @@ struct shmcma_ep_fid {
 	_Atomic uint32_t send_flags, recv_flags;   /* shmcma_now() */
 	_Atomic uint32_t trecv_flags;		   /* the same for fi_trecv... */
 	_Atomic uint64_t tx_op_flags, rx_op_flags; /* from the attributes; an alias has its own */
-	struct shmcma_ep_fid *next;	   /* shmcma_ep.fids */
+	struct shmcma_ep_fid *next;		   /* shmcma_ep.fids */
 	struct shmcma_object object;
 };
 

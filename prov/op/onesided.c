@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rma.c: fi_ops_rma: reads and writes of a peer's registered memory, from the arguments to struct sc_rma on the stack,
+ * onesided.c: fi_ops_rma: reads and writes of a peer's registered memory, from the arguments to struct sc_rma on the stack,
  * and from there into the core. Called by the thread that uses the endpoint.
  *
  * As with messages (post.h), no call checks the endpoint's state or capabilities: the operation tables decide that
@@ -109,8 +109,8 @@ static inline struct sc_rma reading(const struct shmcma_ep_fid *fid, void *conte
 				.flags = shmcma_now(fid->send_flags) & READ_DEFAULTS };
 }
 
-SHMCMA_DATA_CALL(rma_read, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, uint64_t addr,
-		 uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_read, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source,
+		 uint64_t addr, uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = reading(fid, context);
@@ -118,8 +118,8 @@ SHMCMA_DATA_CALL(rma_read, struct fid_ep *ep, void *buf, size_t len, void *desc,
 	return post_buf(fid, buf, len, &(struct target){ source, addr, key }, &rma);
 }
 
-SHMCMA_DATA_CALL(rma_readv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t source,
-		 uint64_t addr, uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_readv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
+		 fi_addr_t source, uint64_t addr, uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = reading(fid, context);
@@ -150,8 +150,8 @@ static inline uint32_t write_defaults(const struct shmcma_ep_fid *fid)
 	return shmcma_now(fid->send_flags) & WRITE_DEFAULTS;
 }
 
-SHMCMA_DATA_CALL(rma_write, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t addr,
-		 uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_write, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest,
+		 uint64_t addr, uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = writing(0, context, write_defaults(fid));
@@ -159,8 +159,8 @@ SHMCMA_DATA_CALL(rma_write, struct fid_ep *ep, const void *buf, size_t len, void
 	return post_buf(fid, buf, len, &(struct target){ dest, addr, key }, &rma);
 }
 
-SHMCMA_DATA_CALL(rma_writev, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
-		 uint64_t addr, uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_writev, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
+		 fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = writing(0, context, write_defaults(fid));
@@ -195,8 +195,8 @@ SHMCMA_DATA_CALL(rma_writedata, struct fid_ep *ep, const void *buf, size_t len, 
 	return post_buf(fid, buf, len, &(struct target){ dest, addr, key }, &rma);
 }
 
-SHMCMA_DATA_CALL(rma_injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
-		 uint64_t addr, uint64_t key)
+SHMCMA_DATA_CALL(rma_injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
+		 fi_addr_t dest, uint64_t addr, uint64_t key)
 {
 	struct sc_rma rma = writing(data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
 

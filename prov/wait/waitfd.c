@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pipe.c: the pipes by which applications wait with a descriptor. Any thread; see pipe.h.
+ * waitfd.c: the pipes by which applications wait with a descriptor. Any thread; see waitfd.h.
  */
 #define _GNU_SOURCE 1
-#include "wait/pipe.h"
+#include "wait/waitfd.h"
 
 #include <errno.h>
 #include <fcntl.h>

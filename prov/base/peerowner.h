@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * owner.h: fi_peer(3): another provider, the owner, shares its completion queue, counter or receive context with this
- * one (owner.c). The functions call the owner. Nothing here takes a lock; see peersrx.c for the locks of callers.
+ * peerowner.h: fi_peer(3): another provider, the owner, shares its completion queue, counter or receive context with this
+ * one (peerowner.c). The functions call the owner. Nothing here takes a lock; see peersrx.c for the locks of callers.
  */
-#ifndef SHMCMA_OWNER_H
-#define SHMCMA_OWNER_H
+#ifndef SHMCMA_PEEROWNER_H
+#define SHMCMA_PEEROWNER_H
 
 #include <stdbool.h>
 #include <rdma/fabric.h>
@@ -22,7 +22,7 @@
 
 /*
  * The structures of fi_peer(3). They are no stable part of libfabric: a program has them from the headers that it is
- * built with, so these are copies. The entries of receives have different layouts, see owner.c.
+ * built with, so these are copies. The entries of receives have different layouts, see peerowner.c.
  */
 struct shmcma_cq_owner {
 	struct fid fid;
@@ -46,7 +46,7 @@ struct shmcma_srx_peer_ops {
 
 struct shmcma_srx_owner {
 	struct fid_ep fid;
-	const void *ops; /* by layout, see owner.c */
+	const void *ops; /* by layout, see peerowner.c */
 	struct shmcma_srx_peer_ops *peer_ops;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pipe.h: a descriptor on which an application sleeps (pipe.c). */
-#ifndef SHMCMA_PIPE_H
-#define SHMCMA_PIPE_H
+/* waitfd.h: a descriptor on which an application sleeps (waitfd.c). */
+#ifndef SHMCMA_WAITFD_H
+#define SHMCMA_WAITFD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

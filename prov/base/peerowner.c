@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * owner.c: the structures of fi_peer(3), by which providers call each other, in the layout of the libfabric that runs.
+ * peerowner.c: the structures of fi_peer(3), by which providers call each other, in the layout of the libfabric that runs.
  * Any thread.
  *
  * fi_peer(3) calls them developmental: they change between versions. So this file has copies of the three layouts that
@@ -13,7 +13,7 @@
  *   2.0 to 2.2     two links, head, data, tail                     (attributes)            yes
  *   2.3 to 2.6     head, data, tail                                (attributes)            yes
  */
-#include "base/owner.h"
+#include "base/peerowner.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -208,10 +208,11 @@ static void choose(void)
 		if (version >= layouts[i].first && version <= layouts[i].last)
 			layout = &layouts[i];
 	if (!layout)
-		shmcma_warn(FI_LOG_CORE,
-			    "FI_PEER: libfabric %u.%u may have other structures for providers that use each "
-			    "other; shmcma knows those of 1.17 to 1.22 and 2.0 to 2.6, use one of these\n",
-			    FI_MAJOR(version), FI_MINOR(version));
+		shmcma_warn(
+			FI_LOG_CORE,
+			"FI_PEER: libfabric %u.%u may have other structures for providers that use each "
+			"other; shmcma knows those of 1.17 to 1.22 and 2.0 to 2.6, use one of these\n",
+			FI_MAJOR(version), FI_MINOR(version));
 }
 
 bool shmcma_owner_is_known(void)
