@@ -58,7 +58,7 @@ static int ep_bind(struct fid *fid, struct fid *object, uint64_t flags)
 	shmcma_lock(ep->domain);
 	ret = shmcma_ep_bind_locked(ep, object, flags);
 	if (borrowed && !ret)
-		fid_of(object)->ep->closed = true; /* its owner does not know it */
+		shmcma_ep_lend_locked(fid_of(object)->ep);
 	shmcma_unlock(ep->domain);
 	if (borrowed && ret)
 		fi_close(&borrowed->fid);
@@ -357,8 +357,8 @@ static void end(struct shmcma_ep *ep)
 
 	shmcma_object_del(&ep->fids->object);
 	shmcma_lock(domain);
-	if (ep->srx && ep->srx->closed)
-		ep->srx->owner_ended = true;
+	if (ep->srx && ep->srx->lent)
+		ep->srx->owner_ended = true; /* its entries may be gone */
 	destroy_locked(ep);
 	shmcma_unlock(domain);
 	srx = ep->ends_srx ? ep->srx : NULL;
@@ -368,15 +368,28 @@ static void end(struct shmcma_ep *ep)
 		end(srx);
 }
 
+void shmcma_ep_end_lent(struct shmcma_domain *domain)
+{
+	struct shmcma_ep *srx;
+
+	while ((srx = domain->lent)) {
+		domain->lent = srx->lent_next;
+		atomic_fetch_add(&domain->refs, 1);
+		end(srx);
+	}
+}
+
 /*
  * 0: nothing uses it. 1: endpoints use the receive context of another provider, and the last of them ends it
  * (peersrx.c). -FI_EBUSY: it is in use, and stays.
  */
 static int close_used_locked(struct shmcma_ep *ep)
 {
+	bool has_aliases = ep->fids->next;
+
 	if (!atomic_load(&ep->refs))
 		return 0;
-	if (!ep->owner)
+	if (!ep->owner || has_aliases)
 		return -FI_EBUSY;
 	ep->closed = true;
 	ep->owner_ended = true;

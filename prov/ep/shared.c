@@ -140,22 +140,35 @@ static int open_peer(struct shmcma_domain *domain, const struct shmcma_owner_con
 {
 	struct shmcma_srx_owner *owner;
 
+	if (!shmcma_domain_is_peer(domain))
+		return -FI_EINVAL;
 	if (shmcma_owner_lends(context)) {
 		*out = NULL; /* shmcma_srx_borrow() follows */
 		return 0;
 	}
 	owner = shmcma_owner_object("fi_srx_context", context);
-	if (!owner || !shmcma_owner_matches(owner) || !shmcma_domain_is_peer(domain))
+	if (!owner || !shmcma_owner_matches(owner))
 		return -FI_EINVAL;
 	return open_srx(domain, NULL, owner, out, NULL);
 }
 
+/* The other provider closes no context; EFA of 1.19 and 1.20 discards messages of it when the endpoint has ended. */
+void shmcma_ep_lend_locked(struct shmcma_ep *srx)
+{
+	srx->lent_next = srx->domain->lent;
+	srx->domain->lent = srx;
+	atomic_fetch_sub(&srx->domain->refs, 1);
+}
+
 int shmcma_srx_borrow(struct shmcma_domain *domain, struct fid *object, struct fid_ep **out)
 {
-	struct shmcma_srx_owner *owner = shmcma_owner_lent(object), *copy;
+	struct shmcma_srx_owner *owner, *copy;
 	int ret;
 
-	if (!owner || !shmcma_owner_matches(owner) || !shmcma_domain_is_peer(domain))
+	if (!shmcma_domain_is_peer(domain))
+		return -FI_EINVAL;
+	owner = shmcma_owner_lent(object);
+	if (!owner || !shmcma_owner_matches(owner))
 		return -FI_EINVAL;
 	copy = malloc(sizeof(*copy));
 	if (!copy)

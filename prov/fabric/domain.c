@@ -87,6 +87,7 @@ static int domain_close(struct fid *fid)
 
 	if (atomic_load(&domain->refs))
 		return -FI_EBUSY;
+	shmcma_ep_end_lent(domain);
 	shmcma_object_del(&domain->object);
 	shmcma_progress_stop(domain);
 	while (atomic_load(&domain->visitors)) /* the endpoints are closed, so no new ones come */

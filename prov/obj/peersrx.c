@@ -13,7 +13,8 @@
  *
  * An owner may close the context before the endpoints that are bound to it, and free its own context and all entries:
  * EFA of libfabric 2.x does. From then on nothing here reads or calls the owner's; the last endpoint ends the context.
- * EFA of 1.19 to 1.22 binds its own context in place of this provider's, and closes neither (shared.c).
+ * EFA of 1.19 to 1.22 binds its own context in place of this provider's, and closes neither: the domain ends it
+ * (shared.c). Messages that wait may be discarded until then.
  *
  * Only a read of the owner's objects polls the endpoints (peercq.c, peercntr.c): there alone match() and keep() are
  * called, and so the owner's functions. An endpoint of such a context is never polled by a send that finds no room

@@ -210,6 +210,7 @@ struct shmcma_domain {
 	struct shmcma_locks locks;
 	struct shmcma_polled enabled; /* all enabled endpoints */
 	struct shmcma_polled silent;  /* enabled endpoints with neither queue nor counter */
+	struct shmcma_ep *lent;	      /* receive contexts that nobody closes, by lent_next (shared.c) */
 	struct shmcma_progress progress;
 	struct shmcma_coll *colls;    /* the groups of endpoints with FI_COLLECTIVE */
 	atomic_int visitors;	      /* threads in reads of event queues that make progress here (eq.c) */
@@ -342,6 +343,7 @@ struct shmcma_ep {
 	struct shmcma_srx_owner *owner; /* another provider's receive context, which posts the receives */
 	struct shmcma_srx_owner
 		*lent;	  /* copy of a context that the other provider itself binds; NULL: none */
+	struct shmcma_ep *lent_next;
 	bool closed;	  /* its last endpoint ends it */
 	bool owner_ended; /* the owner and its entries may be gone: nothing reads or calls them */
 	struct shmcma_rx_entry *unmatched; /* for a message that has found no receive, until it waits */

@@ -55,25 +55,26 @@ static void attach_left(struct sc_peer *peer)
  */
 static bool has_left(struct sc_peer *peer, uint64_t claim)
 {
+	bool attached = peer->seg;
+
 	if (peer->error != -ECONNREFUSED)
 		return false;
 	attach_left(peer);
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED || (peer->seg && sc_peer_is_dead(peer)))
 		return true;
-	if (peer->seg)
+	if (peer->seg && !attached) {
 		sc_peer_detach(peer);
-	peer->left = false;
+		peer->left = false;
+	}
 	return false;
 }
 
-/* Tells whether a peer that has just been let in, without a live segment, has died since it came. */
+/* Tells whether a peer that has just been let in has died since it came. */
 static bool is_left_by_dead(const struct sc_peer *peer, uint64_t claim)
 {
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED)
 		return false;
-	if (peer->left)
-		return sc_peer_is_dead(peer);
-	return !peer->seg && sc_owner_left(peer->address);
+	return peer->seg ? sc_peer_is_dead(peer) : sc_owner_left(peer->address);
 }
 
 static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
@@ -260,22 +261,6 @@ void sc_peers_meet_last(struct sc_rxq *rxq)
 		ep->later_at = 0;
 		sc_peer_review_claims(ep);
 	}
-}
-
-static bool has_waiting_claim(struct sc_ep *ep, const char *address)
-{
-	for (uint32_t i = 0; ep->waits && i < ep->seg->header.slot_count; i++)
-		if (ep->later[i] && is_introduced(address, sc_load_acquire_64(&sc_seg_claims(ep->seg)[i])))
-			return true;
-	return false;
-}
-
-bool sc_peer_claim_waits(const struct sc_peer *peer)
-{
-	sc_list_for (entry, &peer->ep->rxq->eps)
-		if (has_waiting_claim(sc_list_entry(entry, struct sc_ep, of_rxq), peer->address))
-			return true;
-	return false;
 }
 
 /* Tells whether the process that made this claim has certainly ended. The claim is all that is known of it. */

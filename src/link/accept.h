@@ -13,8 +13,6 @@ int sc_peer_review_claims(struct sc_ep *ep);
  * receive queue, those that were put off included.
  */
 void sc_peers_meet_last(struct sc_rxq *rxq);
-/* Tells whether a claim of the peer, or of another peer of its source, still waits to be let in. */
-bool sc_peer_claim_waits(const struct sc_peer *peer);
 /*
  * Frees the slots of processes that died before they published their claim, or after they were refused. The claims of a
  * dead process do not change any more. Returns how many have ended.

@@ -52,28 +52,19 @@ static bool is_back(const struct sc_peer *peer)
 }
 
 /*
- * Behind the proof that a peer has ended, under its name or for good: the peer may have come, to this endpoint or to
- * another one of the receive queue, written and ended since the last look at the claims. Returns whether it may still
- * be let in.
+ * Before a connection to a peer that may be gone. Where no endpoint has its address any more, the peer may have come,
+ * written and ended since the last look at the claims. Nobody comes by that address now, so one more look finds all.
  */
-static bool may_come(const struct sc_peer *peer)
+static void meet_if_gone(struct sc_peer *peer)
 {
-	sc_peers_meet_last(peer->ep->rxq);
-	return sc_peer_claim_waits(peer);
-}
-
-/* Before a connection to a peer that may be gone. True: it is gone, and may still be let in. */
-static bool gone_may_come(struct sc_peer *peer)
-{
-	return sc_peer_attach(peer) == -ECONNREFUSED && may_come(peer);
+	if (sc_peer_attach(peer) == -ECONNREFUSED)
+		sc_peers_meet_last(peer->ep->rxq);
 }
 
 static int connect_or_meet(struct sc_peer *peer)
 {
-	if (!gone_may_come(peer))
-		return sc_peer_connect(peer);
-	peer->ep->idle = false; /* the next poll continues */
-	return -EAGAIN;
+	meet_if_gone(peer);
+	return sc_peer_connect(peer);
 }
 
 static int connect_again(struct sc_peer *peer)
@@ -89,7 +80,8 @@ static int connect_again(struct sc_peer *peer)
 	if (!is_back(peer))
 		return peer->error;
 	/* the claims of the last endpoint were all made before */
-	if (may_come(peer) || !sc_peer_is_parted(peer)) {
+	sc_peers_meet_last(ep->rxq);
+	if (!sc_peer_is_parted(peer) || ep->waits) {
 		ep->idle = false; /* the next poll continues */
 		return -EAGAIN;
 	}
@@ -132,8 +124,8 @@ void sc_peer_expect(struct sc_peer *peer)
 	struct sc_source *source = peer->source;
 
 	(void)sc_peers_review(peer->ep, true); /* the peer may have come, and gone since */
-	if (source->error == SC_SOURCE_UNMET && gone_may_come(peer))
-		return; /* the receive waits for that */
+	if (source->error == SC_SOURCE_UNMET)
+		meet_if_gone(peer);
 	if (source->error != SC_SOURCE_UNMET)
 		return;
 	source->error = 0;
@@ -189,8 +181,8 @@ void sc_peer_ended(struct sc_peer *peer)
 	bool dead = sc_peer_is_dead(peer);
 
 	sc_peers_review(peer->ep, true); /* it may have departed, or come and written */
-	if (is_watched(peer) && peer->feed == SC_FEED_NONE && may_come(peer))
-		return;
+	if (peer->feed == SC_FEED_NONE)
+		sc_peers_meet_last(peer->ep->rxq);
 	if (!is_watched(peer))
 		return;
 	if (dead)
@@ -255,8 +247,8 @@ static int review_ended(struct sc_peer *peer)
 	if (!is_watched(peer))
 		return 0;
 	if (sc_peer_is_dead(peer)) {
-		if (peer->feed == SC_FEED_NONE && may_come(peer))
-			return 0;
+		if (peer->feed == SC_FEED_NONE)
+			sc_peers_meet_last(peer->ep->rxq);
 		if (is_watched(peer))
 			sc_peer_bury(peer);
 		return 1;
@@ -282,7 +274,9 @@ static int review_link(struct sc_peer *peer)
 	if (state != SC_ABI_OPEN && state != SC_ABI_CLOSED)
 		return review_ended(peer);
 	if (state == SC_ABI_CLOSED) {
-		if ((peer->feed == SC_FEED_NONE && may_come(peer)) || sc_peer_is_heard(peer))
+		if (peer->feed == SC_FEED_NONE)
+			sc_peers_meet_last(peer->ep->rxq);
+		if (sc_peer_is_heard(peer))
 			return 0; /* its records come first: sc_peer_drained() */
 		sc_log(sc_list_empty(&peer->ops) ? SC_LOG_INFO : SC_LOG_WARN,
 		       "%s: its process has closed it; messages to it that are under way fail",

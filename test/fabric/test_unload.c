@@ -192,7 +192,10 @@ static _Noreturn void receive(const struct plugin *plugin)
 	exit(0);
 }
 
-/* Each case has new processes, because a module that was loaded once stays. One line, several lines, one bounce buffer, several, the largest eager message. */
+/*
+ * One line, several lines, one bounce buffer, several, the largest eager message. Each case has new processes, because a
+ * module that was loaded once stays.
+ */
 static void test_unload(void **state)
 {
 	static const size_t sizes[] = { 8, 870, 3000, 20000, LARGEST };

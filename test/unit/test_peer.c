@@ -1092,6 +1092,7 @@ struct visit {
 	size_t size;
 	bool stays; /* until the parent lets it go, then closes */
 	bool waits; /* for its message to be received */
+	bool tells; /* late_visitor(): when it has sent, and waits again */
 };
 
 static void visitor(struct child *self, void *arg)
@@ -2112,6 +2113,10 @@ static void late_visitor(struct child *self, void *arg)
 	child_wait(self);
 	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
 	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
+	if (visit->tells) {
+		child_tell(self, "sent");
+		child_wait(self);
+	}
 	if (!visit->stays)
 		sc_ep_destroy(ep);
 }
@@ -2167,12 +2172,13 @@ static void test_gone_amid_a_connection(void **state)
 }
 
 /*
- * A peer to which this endpoint is connected comes, sends and ends while the endpoint has no memory for its slot. The
- * peer is lost only when its message has been received.
+ * A peer to which this endpoint is connected comes and sends while the endpoint has no memory for its slot, and ends when
+ * there is memory again: its message is received, though the time for the next try has not come.
  */
 static void test_gone_while_put_off(void **state)
 {
-	struct visit visit = { .size = 1000 };
+	struct visit visit = { .size = 1000, .tells = true };
+	char line[CHILD_LINE];
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
@@ -2180,18 +2186,22 @@ static void test_gone_while_put_off(void **state)
 
 		visit.stays = i;
 		peer = late_start(&visit);
-		assert_int_equal(end_recv(&pair[0], peer, into, 1000, 5, SC_TAGGED), 0);
+		for (uint64_t tag = 5; tag < 7; tag++)
+			assert_int_equal(end_recv(&pair[0], peer, into, 1000, tag, SC_TAGGED), 0);
 		assert_int_equal(peer->link, SC_LINK_UP);
-		if (!core_failing("memory.slot", ENOSPC))
-			skip();
-		assert_int_equal(child_end(&late), 0);
-		poll_long(&pair[0]);
-		assert_true(end_idle(&pair[0]));
-		assert_int_equal(peer->link, SC_LINK_UP);
+		(void)core_failing("memory.slot", ENOSPC);
+		assert_int_equal(send(late.down, "", 1, 0), 1);
+		assert_int_equal(read(late.up, line, sizeof(line)), sizeof(line));
+		sc_ep_poll(pair[0].ep);
+		assert_true(pair[0].ep->waits);
+		pair[0].ep->later_at = INT64_MAX;
 		(void)core_failing(NULL, 0);
+		assert_int_equal(child_end(&late), 0);
 		while (end_idle(&pair[0]))
 			sc_ep_poll(pair[0].ep);
 		(void)expect_received(&pair[0], peer, into, 1000, 5);
+		ends_settle(pair, 1);
+		assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET);
 		end_close(&pair[0]);
 	}
 }
