@@ -291,17 +291,6 @@ const struct sc_counters *sc_ep_counters(const struct sc_ep *ep)
 	return &ep->counters;
 }
 
-/* Ends the operations with a lost peer. False: the peer still copies our memory, and the next poll tries again. */
-static bool end_operations(struct sc_peer *peer)
-{
-	bool over;
-
-	sc_txop_end_peer(peer, peer->error);
-	sc_target_end_peer(peer);
-	over = sc_rma_end_peer(peer, peer->error);
-	return sc_transfer_end_peer(peer, peer->error) && over;
-}
-
 /*
  * Fails the operations in flight with peers that were lost since the last poll. Another peer of the same source may have
  * come, to this endpoint or to another one of the receive queue: it is met before the receives from the source end.
@@ -310,17 +299,16 @@ static int end_lost(struct sc_ep *ep)
 {
 	int ended = 0;
 
-	sc_list_for (entry, &ep->work[SC_WORK_ENDING])
-		ended += end_operations(sc_list_entry(entry, struct sc_peer, ending));
-	if (!ended)
-		return 0;
-	sc_peers_meet_last(ep->rxq);
-	ended = 0;
+	sc_peers_meet(ep->rxq);
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ENDING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
+		bool over;
 
-		if (!end_operations(peer))
-			continue;
+		sc_txop_end_peer(peer, peer->error);
+		sc_target_end_peer(peer);
+		over = sc_rma_end_peer(peer, peer->error);
+		if (!sc_transfer_end_peer(peer, peer->error) || !over)
+			continue; /* the peer still copies our memory: the next poll tries again */
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);

@@ -23,6 +23,7 @@
 #include "ep/rx.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "rma/assist.h"
 #include "msg/deliver.h"
@@ -397,15 +398,16 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		return take_message(peer, ctl, why);
 	case SC_ABI_ACK:
 		memcpy(words, line->words, sizeof(words));
-		*why = "an acknowledgement of nothing that it was sent";
+		*why = "an acknowledgement of no message that we have sent";
 		return sc_txop_acked(peer, (const struct sc_abi_ack *)words);
 	case SC_ABI_PULL:
 		memcpy(words, line->words, sizeof(words));
-		*why = "a request for nothing that it was sent";
+		*why = "a request for no message that we have sent";
 		return sc_txop_pulled(peer, (const struct sc_abi_pull *)words);
 	case SC_ABI_PIECE:
 		memcpy(words, line->words, sizeof(words));
-		*why = "a piece of nothing that was asked for or begun, or in a buffer that is not lent for that";
+		*why = "a piece of no message that we have asked for, or in a buffer that we have not "
+		       "lent for it";
 		return take_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
 	case SC_ABI_GET:
@@ -414,14 +416,14 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_DELEGATE_PUT:
 		return sc_target_take(peer, ctl, why);
 	case SC_ABI_DELEGATE_GET:
-		*why = "a get to be answered in its own memory";
+		*why = "a delegated get in an overflow buffer, which has no room for the answer";
 		return is_in_overflow(peer) ? -EPROTO : sc_target_take(peer, ctl, why);
 	case SC_ABI_DONE:
 	case SC_ABI_GOT:
 	case SC_ABI_RESULT:
 		return sc_request_take(peer, ctl, why);
 	case SC_ABI_SHARE:
-		*why = "a copy to share that cannot be";
+		*why = "an impossible offer to share a copy";
 		return sc_ctl_flags(ctl) & SC_ABI_F_MEMORY ? sc_assist_take(peer, line, ctl) :
 							     sc_txop_shared(peer, line, ctl);
 	case SC_ABI_CONTINUE:
@@ -474,11 +476,14 @@ static int lose_payload(struct sc_peer *peer)
 	return -ECONNRESET;
 }
 
-/* Gives up a peer for a record that breaks the rules. */
+/* Gives up a peer for a record that breaks the rules. `why`: a noun with its article. */
 static int refuse(struct sc_peer *peer, const char *why)
 {
+	char fault[128];
+
+	snprintf(fault, sizeof(fault), "it has written %s", why);
 	sc_taker_tell(peer);
-	sc_peer_quarantine(peer, -EPROTO, why);
+	sc_peer_quarantine(peer, -EPROTO, fault);
 	return -ECONNRESET;
 }
 

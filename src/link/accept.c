@@ -253,14 +253,17 @@ int sc_peer_review_claims(struct sc_ep *ep)
 	return changes;
 }
 
+void sc_peers_meet(struct sc_rxq *rxq)
+{
+	sc_list_for (entry, &rxq->eps)
+		sc_peer_review_claims(sc_list_entry(entry, struct sc_ep, of_rxq));
+}
+
 void sc_peers_meet_last(struct sc_rxq *rxq)
 {
-	sc_list_for (entry, &rxq->eps) {
-		struct sc_ep *ep = sc_list_entry(entry, struct sc_ep, of_rxq);
-
-		ep->later_at = 0;
-		sc_peer_review_claims(ep);
-	}
+	sc_list_for (entry, &rxq->eps)
+		sc_list_entry(entry, struct sc_ep, of_rxq)->later_at = 0;
+	sc_peers_meet(rxq);
 }
 
 /* Tells whether the process that made this claim has certainly ended. The claim is all that is known of it. */

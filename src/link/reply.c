@@ -35,7 +35,9 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 		return;
 	reply = peer->reply.count < SC_REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;
 	if (!reply) {
-		sc_peer_quarantine(peer, -ENOMEM, "no memory for more answers that it does not read");
+		sc_peer_quarantine(
+			peer, -ENOMEM,
+			"it does not read its answers, and there is no memory for more of them");
 		return;
 	}
 	reply->kind = kind;

@@ -83,7 +83,7 @@ bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_o
 
 static void taken_twice(struct sc_peer *peer, int error)
 {
-	sc_peer_quarantine(peer, error, "chunks of a shared copy that were taken twice");
+	sc_peer_quarantine(peer, error, "chunks of a shared copy have been taken twice");
 }
 
 int sc_xfer_take(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *part)
@@ -110,7 +110,7 @@ int sc_xfer_settle(struct sc_peer *peer, struct sc_share *share, struct sc_share
 	int error, ret = sc_share_outstanding(share, &error, undone);
 
 	if (ret < 0)
-		sc_peer_quarantine(peer, ret, "chunks that it cannot have copied");
+		sc_peer_quarantine(peer, ret, "it reports chunks that it cannot have copied");
 	else if (ret > 0 && ++peer->xfer.looks % LOOKS == 0 && sc_peer_is_dead(peer))
 		sc_peer_ended(peer);
 	if (ret)

@@ -43,12 +43,12 @@ void sc_ack_message(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint64_t
 		return;
 	}
 	if (peer->recv.fenced_count >= FENCED_MAX) {
-		sc_peer_quarantine(peer, -EPROTO, "more fenced messages than there can be");
+		sc_peer_quarantine(peer, -EPROTO, "it has sent more fenced messages than there can be");
 		return;
 	}
 	fenced = malloc(sizeof(*fenced));
 	if (!fenced) {
-		sc_peer_quarantine(peer, -ENOMEM, "no memory for a fenced acknowledgement to it");
+		sc_peer_quarantine(peer, -ENOMEM, "there is no memory for a fenced acknowledgement to it");
 		return;
 	}
 	*fenced = (struct sc_fenced){ .arrival = fence, .op = op, .moved = moved };

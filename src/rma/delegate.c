@@ -266,7 +266,7 @@ static int collect(struct sc_peer *peer)
 	while (ret > 0 && peer->delegate.first != peer->delegate.ours)
 		ret = collect_one(peer);
 	if (ret < 0) {
-		sc_peer_quarantine(peer, ret, "an end of what it was not delegated");
+		sc_peer_quarantine(peer, ret, "it has ended an operation that we have not delegated");
 		return ret;
 	}
 	if (peer->delegate.first == before)
@@ -372,7 +372,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 
 static int disbelieve(struct sc_peer *peer)
 {
-	sc_peer_quarantine(peer, -EPROTO, "puts taken that it was not delegated");
+	sc_peer_quarantine(peer, -EPROTO, "it has taken puts that we have not delegated");
 	return -EPROTO;
 }
 

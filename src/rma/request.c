@@ -487,7 +487,7 @@ int sc_request_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint64_t words[7];
 
-	*why = "an answer to nothing that it was asked";
+	*why = "an answer to a request that we have not sent";
 	memcpy(words, line->words, sizeof(words));
 	switch (sc_ctl_kind(ctl)) {
 	case SC_ABI_DONE:

@@ -56,7 +56,7 @@ static int claim_next(struct sc_peer *peer, const char **why)
 			return 1;
 		}
 	}
-	*why = "a word that says who does its puts, and that cannot be";
+	*why = "an impossible claim of its delegated operations";
 	return -EPROTO;
 }
 

@@ -545,7 +545,7 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 
 	memcpy(&note, sc_ring_first(&peer->rx)->bytes, sizeof(note));
 	if (note.access != SC_REG_READ && note.access != SC_REG_WRITE) {
-		*why = "a note of something that cannot be done";
+		*why = "a note of an impossible operation";
 		return -EPROTO;
 	}
 	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
