@@ -223,32 +223,20 @@ bool shmcma_owner_is_known(void)
 	return layout;
 }
 
+bool shmcma_owner_lends(const struct shmcma_owner_context *context)
+{
+	return shmcma_owner_is_known() && layout->first == FI_VERSION(1, 19) && context && !context->size;
+}
+
 void *shmcma_owner_object(const char *call, const struct shmcma_owner_context *context)
 {
 	if (!shmcma_owner_is_known())
 		return NULL;
-	if (context && context->size >= sizeof(*context) && context->object)
+	if (context && (context->size >= sizeof(*context) || shmcma_owner_lends(context)) &&
+	    context->object)
 		return context->object;
 	shmcma_warn(FI_LOG_CORE, "%s: FI_PEER without an object of the other provider in its context\n",
 		    call);
-	return NULL;
-}
-
-static bool may_lend(void)
-{
-	return shmcma_owner_is_known() && layout->first == FI_VERSION(1, 19);
-}
-
-bool shmcma_owner_lends(const struct shmcma_owner_context *context)
-{
-	return may_lend() && context && !context->size && context->object;
-}
-
-struct shmcma_srx_owner *shmcma_owner_lent(struct fid *context)
-{
-	if (may_lend())
-		return container_of(context, struct shmcma_srx_owner, fid.fid);
-	shmcma_warn(FI_LOG_EP_CTRL, "fi_ep_bind: a receive context that is none of this provider\n");
 	return NULL;
 }
 

@@ -71,9 +71,6 @@ void *shmcma_owner_object(const char *call, const struct shmcma_owner_context *c
  */
 bool shmcma_owner_lends(const struct shmcma_owner_context *context);
 
-/* Returns the context that another provider binds as its own, or NULL: this libfabric's providers bind ours. */
-struct shmcma_srx_owner *shmcma_owner_lent(struct fid *context);
-
 /* Tells whether a receive context has all functions of this layout. If not, a log line says so. */
 bool shmcma_owner_matches(const struct shmcma_srx_owner *owner);
 

@@ -145,12 +145,29 @@ static int bind_stx(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	return 0;
 }
 
+/* Returns the context of this provider: another provider may bind its own (shared.c). NULL: it is unknown. */
+static struct shmcma_ep *srx_of(const struct shmcma_ep *ep, const struct fid *fid)
+{
+	struct shmcma_ep *srx = ep->domain->lent;
+
+	if (fid->ops == ep->fids->fid.fid.ops)
+		return container_of(fid, struct shmcma_ep_fid, fid.fid)->ep;
+	while (srx && srx->lender != fid)
+		srx = srx->lent_next;
+	return srx;
+}
+
 static int bind_srx(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 {
-	struct shmcma_ep *srx = container_of(fid, struct shmcma_ep_fid, fid.fid)->ep;
+	struct shmcma_ep *srx = srx_of(ep, fid);
 
 	if (flags)
 		return -FI_EBADFLAGS;
+	if (!srx) {
+		shmcma_warn(FI_LOG_EP_CTRL,
+			    "fi_ep_bind: a receive context that is none of this provider\n");
+		return -FI_EINVAL;
+	}
 	if (!(ep->shares_rx || srx->owner) || ep->srx || srx->domain != ep->domain)
 		return -FI_EINVAL;
 	if (ep->rx_caps & (FI_MSG | FI_TAGGED) & ep->caps & ~srx->caps) {

@@ -44,24 +44,13 @@ static struct shmcma_ep_fid *fid_of(struct fid *fid)
 static int ep_bind(struct fid *fid, struct fid *object, uint64_t flags)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
-	struct fid_ep *borrowed = NULL;
 	int ret;
 
 	if (!object)
 		return -FI_EINVAL;
-	if (object->fclass == FI_CLASS_SRX_CTX && object->ops != fid->ops) {
-		ret = shmcma_srx_borrow(ep->domain, object, &borrowed);
-		if (ret)
-			return ret;
-		object = &borrowed->fid;
-	}
 	shmcma_lock(ep->domain);
 	ret = shmcma_ep_bind_locked(ep, object, flags);
-	if (borrowed && !ret)
-		shmcma_ep_lend_locked(fid_of(object)->ep);
 	shmcma_unlock(ep->domain);
-	if (borrowed && ret)
-		fi_close(&borrowed->fid);
 	return ret;
 }
 

@@ -113,14 +113,7 @@ int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_e
 int shmcma_sep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context);
 int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
 		    void *context);
-/*
- * Opens a receive context for the one that another provider binds in its place, `object`; see shmcma_owner_lends().
- * -FI_EINVAL: `object` is no such context. Without the lock.
- */
-int shmcma_srx_borrow(struct shmcma_domain *domain, struct fid *object, struct fid_ep **srx);
-/* Gives a bound context of that kind to the domain. */
-void shmcma_ep_lend_locked(struct shmcma_ep *srx);
-/* Before the domain closes: ends these contexts. Nothing uses them any more. Without the lock. */
+/* Before the domain closes: ends the contexts of shmcma_domain.lent. Nothing uses them any more. Without the lock. */
 void shmcma_ep_end_lent(struct shmcma_domain *domain);
 int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx,
 		    void *context);

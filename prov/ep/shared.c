@@ -134,6 +134,36 @@ static int open_srx(struct shmcma_domain *domain, const struct fi_rx_attr *attr,
 	return 0;
 }
 
+/*
+ * The other provider will bind `owner` itself, where its table of functions for its own messages has to stay. It closes
+ * no context, and may discard messages when the endpoint has ended: so the domain has this one.
+ */
+static int open_lent(struct shmcma_domain *domain, const struct shmcma_srx_owner *owner)
+{
+	struct shmcma_srx_owner *copy = malloc(sizeof(*copy));
+	struct shmcma_ep *srx;
+	struct fid_ep *fid;
+	int ret;
+
+	if (!copy)
+		return -FI_ENOMEM;
+	*copy = *owner;
+	ret = open_srx(domain, NULL, copy, &fid, NULL);
+	if (ret) {
+		free(copy);
+		return ret;
+	}
+	srx = container_of(fid, struct shmcma_ep_fid, fid)->ep;
+	srx->lent = copy;
+	srx->lender = &owner->fid.fid;
+	shmcma_lock(domain);
+	srx->lent_next = domain->lent;
+	domain->lent = srx;
+	shmcma_unlock(domain);
+	atomic_fetch_sub(&domain->refs, 1);
+	return 0;
+}
+
 /* With FI_PEER the other attributes are the owner's affair. */
 static int open_peer(struct shmcma_domain *domain, const struct shmcma_owner_context *context,
 		     struct fid_ep **out)
@@ -142,45 +172,14 @@ static int open_peer(struct shmcma_domain *domain, const struct shmcma_owner_con
 
 	if (!shmcma_domain_is_peer(domain))
 		return -FI_EINVAL;
-	if (shmcma_owner_lends(context)) {
-		*out = NULL; /* shmcma_srx_borrow() follows */
-		return 0;
-	}
 	owner = shmcma_owner_object("fi_srx_context", context);
 	if (!owner || !shmcma_owner_matches(owner))
 		return -FI_EINVAL;
+	if (shmcma_owner_lends(context)) {
+		*out = NULL;
+		return open_lent(domain, owner);
+	}
 	return open_srx(domain, NULL, owner, out, NULL);
-}
-
-/* The other provider closes no context; EFA of 1.19 and 1.20 discards messages of it when the endpoint has ended. */
-void shmcma_ep_lend_locked(struct shmcma_ep *srx)
-{
-	srx->lent_next = srx->domain->lent;
-	srx->domain->lent = srx;
-	atomic_fetch_sub(&srx->domain->refs, 1);
-}
-
-int shmcma_srx_borrow(struct shmcma_domain *domain, struct fid *object, struct fid_ep **out)
-{
-	struct shmcma_srx_owner *owner, *copy;
-	int ret;
-
-	if (!shmcma_domain_is_peer(domain))
-		return -FI_EINVAL;
-	owner = shmcma_owner_lent(object);
-	if (!owner || !shmcma_owner_matches(owner))
-		return -FI_EINVAL;
-	copy = malloc(sizeof(*copy));
-	if (!copy)
-		return -FI_ENOMEM;
-	/* its own table of functions stays: the other provider uses that for its own messages */
-	*copy = *owner;
-	ret = open_srx(domain, NULL, copy, out, NULL);
-	if (ret)
-		free(copy);
-	else
-		container_of(*out, struct shmcma_ep_fid, fid)->ep->lent = copy;
-	return ret;
 }
 
 int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct fid_ep **out, void *context)

@@ -343,6 +343,7 @@ struct shmcma_ep {
 	struct shmcma_srx_owner *owner; /* another provider's receive context, which posts the receives */
 	struct shmcma_srx_owner
 		*lent;	  /* copy of a context that the other provider itself binds; NULL: none */
+	const struct fid *lender; /* that context */
 	struct shmcma_ep *lent_next;
 	bool closed;	  /* its last endpoint ends it */
 	bool owner_ended; /* the owner and its entries may be gone: nothing reads or calls them */

@@ -502,6 +502,8 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 
 void sc_delegate_end_peer(struct sc_peer *peer)
 {
+	if (sc_list_empty(&peer->delegate.ops))
+		return; /* there are none, or an earlier poll has ended them */
 	/* a peer that has broken the rules is not believed */
 	if (peer->error != -ECONNRESET || !peer->seg)
 		return;

@@ -1738,10 +1738,25 @@ static void test_end_after_loss(void **state)
 	rma_close();
 }
 
+/* The polls end the operations again and again with a lost peer that keeps another piece of our memory in hand. */
+static void test_ended_by_several_polls(void **state)
+{
+	OPEN();
+	for (int i = 0; i < 3; i++)
+		offer(from, 0, 8, 0);
+	sc_peer_lose(pair[0].peer, -ECONNRESET);
+	for (int i = 0; i < 3; i++)
+		assert_true(sc_rma_end_peer(pair[0].peer, -ECONNRESET));
+	assert_true(is_untouched(0, 0));
+	end_close(&pair[0]);
+	rma_close();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_taken),
+		cmocka_unit_test(test_ended_by_several_polls),
 		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test(test_got),
 		cmocka_unit_test(test_got_vector),
