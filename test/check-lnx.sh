@@ -378,7 +378,6 @@ dies()
 	[ $status != 0 ] || job_failed "a rank was killed, and mpirun ends well"
 	# mpirun itself ends with 137, as a rank killed by SIGKILL does, or with the status of timeout(1)
 	[ $status != 124 ] && [ $seconds -lt $limit ] || job_failed "a rank was killed, and the job does not end"
-	[ "$3" != errors ] || grep -q 'got error' "$work/mpirun" || job_failed "a rank was killed, and no other got an error"
 	echo "     rank $2 on $1 killed: mpirun ends after $seconds s with status $status; $(grep -c 'got error' "$work/mpirun") ranks got errors before"
 	for host in $hosts; do
 		left=$(files_of $host | grep -c .)
