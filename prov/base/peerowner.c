@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * peerowner.c: the structures of fi_peer(3), by which providers call each other, in the layout of the libfabric that runs.
- * Any thread.
+ * peerowner.c: the structures of fi_peer(3), by which providers call each other, in the layout of the libfabric that
+ * runs. Any thread.
  *
  * fi_peer(3) calls them developmental: they change between versions. So this file has copies of the three layouts that
  * there have been, chosen by fi_version(), and refuses a version that it does not know. A layout of the headers that

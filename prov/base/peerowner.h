@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * peerowner.h: fi_peer(3): another provider, the owner, shares its completion queue, counter or receive context with this
- * one (peerowner.c). The functions call the owner. Nothing here takes a lock; see peersrx.c for the locks of callers.
+ * peerowner.h: fi_peer(3): another provider, the owner, shares its completion queue, counter or receive context with
+ * this provider (peerowner.c). These functions call the owner's. They take no lock; peersrx.c says which locks their
+ * callers hold.
  */
 #ifndef SHMCMA_PEEROWNER_H
 #define SHMCMA_PEEROWNER_H
@@ -22,7 +23,7 @@
 
 /*
  * The structures of fi_peer(3). They are no stable part of libfabric: a program has them from the headers that it is
- * built with, so these are copies. The entries of receives have different layouts, see peerowner.c.
+ * built with, so these are copies. The entry of a receive has several layouts, see peerowner.c.
  */
 struct shmcma_cq_owner {
 	struct fid fid;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cm.c: fi_cm(3): the names of an endpoint. An endpoint of type RDM has no connections. All locks of the domain.
+ * cm.c: fi_cm(3): the names of an endpoint. An endpoint of type RDM has no connections. A call takes all locks
+ * of the domain.
  */
 #include "ep/endpoint.h"
 

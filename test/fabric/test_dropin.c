@@ -211,8 +211,9 @@ static void ask_own(int fd)
 
 /*
  * mr_mode and mode are what the application has to do: ours may be less, or addresses instead of offsets for those that
- * are ready for them. Order between kinds of operations holds for
- * those that ask for it; libfabric's shm promises it unasked to those that do without FI_MR_VIRT_ADDR.
+ * are ready for them. Order between kinds of operations, and of the
+ * completions of receives, holds for those that ask for it. libfabric's shm promises the first unasked to those that do
+ * without FI_MR_VIRT_ADDR, and that of 1.17 the second to all.
  */
 static void compare(int n, const struct question *question, const struct promise *own,
 		    const struct promise *ours)
