@@ -45,6 +45,8 @@
  *   - Each send first looks whether the peer has closed (sc_peer_has_closed()), and the last endpoint closes before the
  *     new one opens. So no later message reaches the last one.
  *   - A peer whose messages still wait here does not come back: those messages belong to the last endpoint.
+ *   - The new endpoint only answers: it connects to those that have connected to it. One that connects first is refused
+ *     where the last one is known (-EALREADY). The provider opens only receive contexts again, which send nothing first.
  *
  * Step 2 fails with -EUSERS while the peer has no free slot: the link stays NONE, attached, and the next operation
  * tries again. If such a full peer asks for an answer, this endpoint gives up the connection and tells the peer so
