@@ -25,6 +25,7 @@
 #include "os/addr.h"
 #include "base/atomic.h"
 #include "base/fault.h"
+#include "proc/process.h"
 #include "proc/reap.h"
 
 #define LOOK_SOON_NS 1000000
@@ -39,10 +40,6 @@
 typedef struct {
 	unsigned long bits[PROCESSORS_MAX / (8 * sizeof(unsigned long))];
 } mask;
-
-static uint64_t first_look, next_look; /* CLOCK_MONOTONIC, ns; 0: none yet */
-static uint32_t answer;
-static uint32_t felt; /* at the last count of context switches */
 
 struct pids {
 	uint32_t uid; /* in the form of the names */
@@ -126,10 +123,10 @@ static bool look(void)
 /* Returns the nanoseconds until the next look. */
 static uint64_t pause_after(uint64_t now)
 {
-	uint64_t first = sc_load_relaxed_64(&first_look);
+	uint64_t first = sc_load_relaxed_64(&sc_process.oversub.first_look);
 
 	if (!first)
-		sc_store_relaxed_64(&first_look, now);
+		sc_store_relaxed_64(&sc_process.oversub.first_look, now);
 	if (!first || now - first < LOOK_SOON_NS)
 		return LOOK_SOON_NS;
 	return now - first < LOOK_NS ? now - first : LOOK_NS;
@@ -138,11 +135,11 @@ static uint64_t pause_after(uint64_t now)
 static bool is_here_at(uint64_t now)
 {
 	/* relaxed: each word is valid without the others */
-	if (now >= sc_load_relaxed_64(&next_look)) {
-		sc_store_relaxed_64(&next_look, now + pause_after(now));
-		sc_store_relaxed_32(&answer, look());
+	if (now >= sc_load_relaxed_64(&sc_process.oversub.next_look)) {
+		sc_store_relaxed_64(&sc_process.oversub.next_look, now + pause_after(now));
+		sc_store_relaxed_32(&sc_process.oversub.answer, look());
 	}
-	return sc_load_relaxed_32(&answer);
+	return sc_load_relaxed_32(&sc_process.oversub.answer);
 }
 
 bool sc_oversub_is_here(void)
@@ -153,26 +150,25 @@ bool sc_oversub_is_here(void)
 /* `last`: the time of the count before, 0: there was none. */
 static void count(uint64_t now, uint64_t last)
 {
-	static uint64_t switches;
-	uint64_t before = sc_load_relaxed_64(&switches);
+	uint64_t before = sc_load_relaxed_64(&sc_process.oversub.switches);
 	struct rusage usage;
 
 	if (getrusage(RUSAGE_SELF, &usage))
 		return;
-	sc_store_relaxed_64(&switches, (uint64_t)usage.ru_nivcsw);
-	sc_store_relaxed_32(&felt, last && now - last < STALE_NS && (uint64_t)usage.ru_nivcsw != before);
+	sc_store_relaxed_64(&sc_process.oversub.switches, (uint64_t)usage.ru_nivcsw);
+	sc_store_relaxed_32(&sc_process.oversub.felt,
+			    last && now - last < STALE_NS && (uint64_t)usage.ru_nivcsw != before);
 }
 
 bool sc_oversub_is_felt(void)
 {
-	static uint64_t counted;
 	uint64_t now = (uint64_t)sc_clock_ns(), last;
 
 	if (!is_here_at(now))
 		return false;
-	last = sc_load_relaxed_64(&counted);
+	last = sc_load_relaxed_64(&sc_process.oversub.counted);
 	/* one thread counts */
-	if (now - last >= COUNT_NS && sc_cas_acq_rel_64(&counted, last, now))
+	if (now - last >= COUNT_NS && sc_cas_acq_rel_64(&sc_process.oversub.counted, last, now))
 		count(now, last);
-	return sc_load_relaxed_32(&felt);
+	return sc_load_relaxed_32(&sc_process.oversub.felt);
 }

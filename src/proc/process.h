@@ -18,7 +18,7 @@ enum sc_process_state { SC_PROCESS_ALONE, SC_PROCESS_WATCHES, SC_PROCESS_STOPS }
 
 /* The state of this process for the thread that watches other processes, see daemon.c. */
 struct sc_process {
-	pthread_mutex_t mutex; /* protects all but the fields of the thread alone */
+	pthread_mutex_t mutex; /* protects all but the last two parts */
 	enum sc_process_state state;
 	pthread_t thread;
 	struct sc_pipe pipe; /* wakes the thread */
@@ -38,6 +38,15 @@ struct sc_process {
 	uint32_t rescue_looks;	/* the thread looks at them; also read without the lock */
 	int rescue_idle;	/* looks without a new put */
 	int64_t sleeps;		/* the thread sleeps in poll(2) until this time at most */
+
+	/* oversub.c; any thread, without the lock. Times: ns of CLOCK_MONOTONIC, 0: none yet. */
+	struct {
+		uint64_t first_look, next_look;
+		uint32_t answer;
+		uint32_t felt;	   /* at the last count of context switches: */
+		uint64_t counted;  /* its time */
+		uint64_t switches; /* the count of then */
+	} oversub;
 
 	/* Fields of the thread alone. All times: ms of CLOCK_MONOTONIC. */
 	struct pollfd polls[1 + SC_PIDFDS_MAX]; /* the pipe, then the places of pidfd.c */

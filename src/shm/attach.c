@@ -27,33 +27,25 @@
 #include "shm/guard.h"
 #include "shm/header.h"
 
-/* Attached segments of live peers, by address. The mutex is never held over a system call. */
-#define SHARED_BUCKETS 256
-static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct sc_seg *shared[SHARED_BUCKETS];
-
-static bool can_fork;
-static atomic_bool unshared; /* some attached segments are not in `shared` */
-
-/* A forked child has none of the segments that the parent has attached. */
+/* A forked child has one thread, and none of the segments that its parent has attached or found. */
 static void atfork_child(void)
 {
-	shared_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	memset(shared, 0, sizeof(shared));
-	sc_guard_fork_child();
-	sc_found_fork_child();
+	sc_segs.shared_mutex = sc_segs.access_mutex = sc_segs.found_mutex =
+		(pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	memset(sc_segs.shared, 0, sizeof(sc_segs.shared));
+	sc_segs.own = 0;
+	sc_found_forget();
 }
 
-static void shared_init(void)
+static void init_once(void)
 {
-	can_fork = !SC_TRY("attach.atfork", pthread_atfork(NULL, NULL, atfork_child));
+	sc_segs.can_fork = !SC_TRY("attach.atfork", pthread_atfork(NULL, NULL, atfork_child));
 }
 
 bool sc_attach_init(void)
 {
-	pthread_once(&shared_once, shared_init);
-	return can_fork;
+	pthread_once(&sc_segs.once, init_once);
+	return sc_segs.can_fork;
 }
 
 static int parse_here(const char *addr, char name[SC_ADDR_NAME_MAX])
@@ -199,7 +191,7 @@ static void keep_descriptor(struct sc_seg *seg)
 {
 	bool few = sc_seg_count_descriptor();
 
-	if (!few && atomic_load(&sc_found_count)) { /* close segments found ahead first */
+	if (!few && atomic_load(&sc_segs.found_count)) { /* close segments found ahead first */
 		sc_found_forget();
 		few = sc_seg_has_few_descriptors();
 	}
@@ -245,7 +237,7 @@ static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
 
 static struct sc_seg **shared_chain(const char *addr)
 {
-	return &shared[sc_seg_hash(addr) % SHARED_BUCKETS];
+	return &sc_segs.shared[sc_seg_hash(addr) % SC_SEGS_SHARED];
 }
 
 static void shared_add(struct sc_seg *seg)
@@ -253,13 +245,13 @@ static void shared_add(struct sc_seg *seg)
 	struct sc_seg **chain = shared_chain(seg->header.address);
 
 	if (!sc_attach_init()) {
-		atomic_store(&unshared, true);
+		atomic_store(&sc_segs.unshared, true);
 		return;
 	}
-	pthread_mutex_lock(&shared_mutex);
+	pthread_mutex_lock(&sc_segs.shared_mutex);
 	seg->next = *chain;
 	*chain = seg;
-	pthread_mutex_unlock(&shared_mutex);
+	pthread_mutex_unlock(&sc_segs.shared_mutex);
 }
 
 /* Removes one user. True: it was the last, and no thread finds the segment any more. */
@@ -268,7 +260,7 @@ static bool shared_put(struct sc_seg *seg)
 	struct sc_seg **at = shared_chain(seg->header.address);
 	bool last;
 
-	pthread_mutex_lock(&shared_mutex);
+	pthread_mutex_lock(&sc_segs.shared_mutex);
 	last = !--seg->users;
 	if (last) {
 		while (*at && *at != seg)
@@ -276,7 +268,7 @@ static bool shared_put(struct sc_seg *seg)
 		if (*at)
 			*at = seg->next;
 	}
-	pthread_mutex_unlock(&shared_mutex);
+	pthread_mutex_unlock(&sc_segs.shared_mutex);
 	return last;
 }
 
@@ -296,11 +288,11 @@ static struct sc_seg *shared_get(const char *addr)
 {
 	struct sc_seg *seg;
 
-	pthread_mutex_lock(&shared_mutex);
+	pthread_mutex_lock(&sc_segs.shared_mutex);
 	seg = shared_find_locked(addr);
 	if (seg)
 		seg->users++;
-	pthread_mutex_unlock(&shared_mutex);
+	pthread_mutex_unlock(&sc_segs.shared_mutex);
 	if (!seg || sc_seg_check_owner(seg) == 1)
 		return seg;
 	sc_seg_detach(seg);
@@ -311,9 +303,9 @@ static bool is_shared(const char *addr)
 {
 	bool found;
 
-	pthread_mutex_lock(&shared_mutex);
+	pthread_mutex_lock(&sc_segs.shared_mutex);
 	found = shared_find_locked(addr);
-	pthread_mutex_unlock(&shared_mutex);
+	pthread_mutex_unlock(&sc_segs.shared_mutex);
 	return found;
 }
 
@@ -456,16 +448,16 @@ static struct sc_seg *find_claimed_locked(struct sc_seg *seg, uint64_t ticket)
 
 struct sc_seg *sc_seg_next_claimed(struct sc_seg *after, uint64_t ticket)
 {
-	uint32_t bucket = after ? sc_seg_hash(after->header.address) % SHARED_BUCKETS : 0;
+	uint32_t bucket = after ? sc_seg_hash(after->header.address) % SC_SEGS_SHARED : 0;
 	struct sc_seg *seg;
 
-	pthread_mutex_lock(&shared_mutex);
-	seg = find_claimed_locked(after ? after->next : shared[0], ticket);
-	while (!seg && ++bucket < SHARED_BUCKETS)
-		seg = find_claimed_locked(shared[bucket], ticket);
+	pthread_mutex_lock(&sc_segs.shared_mutex);
+	seg = find_claimed_locked(after ? after->next : sc_segs.shared[0], ticket);
+	while (!seg && ++bucket < SC_SEGS_SHARED)
+		seg = find_claimed_locked(sc_segs.shared[bucket], ticket);
 	if (seg)
 		seg->users++;
-	pthread_mutex_unlock(&shared_mutex);
+	pthread_mutex_unlock(&sc_segs.shared_mutex);
 	if (after)
 		sc_seg_detach(after);
 	return seg;
@@ -473,7 +465,7 @@ struct sc_seg *sc_seg_next_claimed(struct sc_seg *after, uint64_t ticket)
 
 bool sc_seg_finds_all(void)
 {
-	return !atomic_load(&unshared);
+	return !atomic_load(&sc_segs.unshared);
 }
 
 /* Tells whether this process owns the segment. -errno. */
@@ -509,7 +501,7 @@ int sc_seg_find(const char *addr)
 
 static void found_keep(struct sc_seg *seg)
 {
-	if (sc_seg_count_descriptor() && can_fork && atomic_load(&sc_found_owners) &&
+	if (sc_seg_count_descriptor() && sc_segs.can_fork && atomic_load(&sc_segs.own) &&
 	    !is_shared(seg->header.address))
 		sc_found_add(seg);
 	else

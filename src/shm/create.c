@@ -231,7 +231,7 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	err = fill_and_publish(seg, geometry);
 	if (err)
 		goto close_file;
-	atomic_fetch_add(&sc_found_owners, 1);
+	atomic_fetch_add(&sc_segs.own, 1);
 	*out = seg;
 	return 0;
 
@@ -252,7 +252,7 @@ void sc_seg_destroy(struct sc_seg *seg)
 	}
 	if (!seg->keep_name)
 		sc_shmfile_unlink(&seg->file);
-	atomic_fetch_sub(&sc_found_owners, 1);
+	atomic_fetch_sub(&sc_segs.own, 1);
 	sc_found_forget();
 	sc_seg_put(seg);
 }

@@ -21,17 +21,11 @@
 #include "os/otherfile.h"
 
 /*
- * A segment is in one of FOUND_PLACES places, from the place of its address on. found_mutex protects them and is never
- * held over a system call. One store fills or empties a place, so a forked child, in which the state of the mutex means
- * nothing, can close the segments.
+ * A segment is in one of FOUND_PLACES places of sc_segs.found, from the place of its address on. One store fills or
+ * empties a place, so a forked child, in which the state of the mutex means nothing, can close the segments.
  */
 #define FOUND_PLACES 4
 #define FOUND_MS 1000
-static pthread_mutex_t found_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct sc_seg *_Atomic found[SC_FOUND_MAX];
-static int64_t found_since; /* when the first of them was found, ms of CLOCK_MONOTONIC */
-atomic_uint sc_found_owners;
-atomic_uint sc_found_count;
 
 static int64_t now_ms(void)
 {
@@ -46,10 +40,10 @@ void sc_found_discard(struct sc_seg *seg)
 
 static struct sc_seg *found_remove(uint32_t place)
 {
-	struct sc_seg *seg = atomic_exchange(&found[place], NULL);
+	struct sc_seg *seg = atomic_exchange(&sc_segs.found[place], NULL);
 
 	if (seg)
-		atomic_fetch_sub(&sc_found_count, 1);
+		atomic_fetch_sub(&sc_segs.found_count, 1);
 	return seg;
 }
 
@@ -58,11 +52,11 @@ static bool found_add_locked(struct sc_seg *seg)
 	uint32_t first = sc_seg_hash(seg->header.address) % SC_FOUND_MAX;
 
 	for (uint32_t i = first; i < first + FOUND_PLACES; i++) {
-		if (found[i % SC_FOUND_MAX])
+		if (sc_segs.found[i % SC_FOUND_MAX])
 			continue;
-		if (!atomic_fetch_add(&sc_found_count, 1))
-			found_since = now_ms();
-		found[i % SC_FOUND_MAX] = seg;
+		if (!atomic_fetch_add(&sc_segs.found_count, 1))
+			sc_segs.found_since = now_ms();
+		sc_segs.found[i % SC_FOUND_MAX] = seg;
 		return true;
 	}
 	return false;
@@ -72,9 +66,9 @@ void sc_found_add(struct sc_seg *seg)
 {
 	bool added;
 
-	pthread_mutex_lock(&found_mutex);
+	pthread_mutex_lock(&sc_segs.found_mutex);
 	added = found_add_locked(seg);
-	pthread_mutex_unlock(&found_mutex);
+	pthread_mutex_unlock(&sc_segs.found_mutex);
 	if (!added)
 		sc_found_discard(seg);
 }
@@ -84,7 +78,7 @@ static struct sc_seg *found_take_locked(const char *addr)
 	uint32_t first = sc_seg_hash(addr) % SC_FOUND_MAX;
 
 	for (uint32_t i = first; i < first + FOUND_PLACES; i++) {
-		struct sc_seg *seg = found[i % SC_FOUND_MAX];
+		struct sc_seg *seg = sc_segs.found[i % SC_FOUND_MAX];
 
 		if (seg && sc_seg_is_here(seg) && !strcmp(seg->header.address, addr))
 			return found_remove(i % SC_FOUND_MAX);
@@ -108,11 +102,11 @@ struct sc_seg *sc_found_take(const char *addr)
 {
 	struct sc_seg *seg;
 
-	if (!atomic_load(&sc_found_count))
+	if (!atomic_load(&sc_segs.found_count))
 		return NULL;
-	pthread_mutex_lock(&found_mutex);
+	pthread_mutex_lock(&sc_segs.found_mutex);
 	seg = found_take_locked(addr);
-	pthread_mutex_unlock(&found_mutex);
+	pthread_mutex_unlock(&sc_segs.found_mutex);
 	if (!seg || is_as_found(seg))
 		return seg;
 	sc_found_discard(seg);
@@ -121,12 +115,12 @@ struct sc_seg *sc_found_take(const char *addr)
 
 void sc_found_forget(void)
 {
-	for (uint32_t i = 0; i < SC_FOUND_MAX && atomic_load(&sc_found_count); i++) {
+	for (uint32_t i = 0; i < SC_FOUND_MAX && atomic_load(&sc_segs.found_count); i++) {
 		struct sc_seg *seg;
 
-		pthread_mutex_lock(&found_mutex);
+		pthread_mutex_lock(&sc_segs.found_mutex);
 		seg = found_remove(i);
-		pthread_mutex_unlock(&found_mutex);
+		pthread_mutex_unlock(&sc_segs.found_mutex);
 		if (seg)
 			sc_found_discard(seg);
 	}
@@ -136,16 +130,9 @@ void sc_found_forget_slow(void)
 {
 	bool late;
 
-	pthread_mutex_lock(&found_mutex);
-	late = now_ms() >= found_since + FOUND_MS;
-	pthread_mutex_unlock(&found_mutex);
+	pthread_mutex_lock(&sc_segs.found_mutex);
+	late = now_ms() >= sc_segs.found_since + FOUND_MS;
+	pthread_mutex_unlock(&sc_segs.found_mutex);
 	if (late)
 		sc_found_forget();
-}
-
-void sc_found_fork_child(void)
-{
-	found_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	sc_found_owners = 0;
-	sc_found_forget();
 }

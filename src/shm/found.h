@@ -5,11 +5,6 @@
 #include <stdatomic.h>
 #include "shm/seg.h"
 
-#define SC_FOUND_MAX 256
-
-/* Number of segments that this process has created. Without any, nothing closes the found segments. */
-extern atomic_uint sc_found_owners;
-
 /* Keeps a found segment, whose descriptor is counted; discards it if there is no place. */
 void sc_found_add(struct sc_seg *seg);
 void sc_found_discard(struct sc_seg *seg);
@@ -21,17 +16,12 @@ struct sc_seg *sc_found_take(const char *addr);
 void sc_found_forget(void);
 void sc_found_forget_slow(void);
 
-extern atomic_uint sc_found_count;
-
 /* Called now and then. */
 static inline void sc_found_forget_late(void)
 {
 	/* relaxed: a count that is seen late is seen at the next call */
-	if (__builtin_expect(atomic_load_explicit(&sc_found_count, memory_order_relaxed) != 0, 0))
+	if (__builtin_expect(atomic_load_explicit(&sc_segs.found_count, memory_order_relaxed) != 0, 0))
 		sc_found_forget_slow();
 }
-
-/* For a forked child, which has only this thread. */
-void sc_found_fork_child(void);
 
 #endif

@@ -19,14 +19,6 @@
 #include <unistd.h>
 #include "base/fault.h"
 
-/* Protects slots, guarded and pool_open of all attached segments. */
-static pthread_mutex_t access_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-void sc_guard_fork_child(void)
-{
-	access_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
-
 static int make_writable(const struct sc_seg *seg, uint64_t offset, uint64_t size)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = offset / page * page;
@@ -75,11 +67,11 @@ void sc_seg_guard(struct sc_seg *seg)
 {
 	if (!is_mapped_apart(seg))
 		return;
-	pthread_mutex_lock(&access_mutex);
+	pthread_mutex_lock(&sc_segs.access_mutex);
 	if (!seg->guarded)
 		guard_locked(seg);
 	seg->guarded = true;
-	pthread_mutex_unlock(&access_mutex);
+	pthread_mutex_unlock(&sc_segs.access_mutex);
 }
 
 /* Inserts a slot; slots stay in order. */
@@ -113,14 +105,14 @@ int sc_guard_open_slot(struct sc_seg *seg, uint32_t slot)
 
 	if (!is_mapped_apart(seg))
 		return 0;
-	pthread_mutex_lock(&access_mutex);
+	pthread_mutex_lock(&sc_segs.access_mutex);
 	if (!has_slot(seg, slot)) {
 		if (seg->guarded)
 			err = make_writable(seg, sc_seg_slot_offset(seg, slot), SC_ABI_SLOT_SIZE);
 		if (!err)
 			err = add_slot(seg, slot);
 	}
-	pthread_mutex_unlock(&access_mutex);
+	pthread_mutex_unlock(&sc_segs.access_mutex);
 	return err;
 }
 
@@ -129,12 +121,12 @@ int sc_seg_pool_open(struct sc_seg *seg)
 	const struct sc_abi_header *header = &seg->header;
 	int err = 0;
 
-	pthread_mutex_lock(&access_mutex);
+	pthread_mutex_lock(&sc_segs.access_mutex);
 	if (seg->guarded && !seg->pool_open)
 		err = make_writable(seg, header->pool_offset,
 				    (uint64_t)header->buf_count * header->buf_size);
 	seg->pool_open = !err;
-	pthread_mutex_unlock(&access_mutex);
+	pthread_mutex_unlock(&sc_segs.access_mutex);
 	return err;
 }
 
@@ -142,8 +134,8 @@ bool sc_guard_has_slot(const struct sc_seg *seg, uint32_t slot)
 {
 	bool open;
 
-	pthread_mutex_lock(&access_mutex);
+	pthread_mutex_lock(&sc_segs.access_mutex);
 	open = has_slot(seg, slot);
-	pthread_mutex_unlock(&access_mutex);
+	pthread_mutex_unlock(&sc_segs.access_mutex);
 	return open;
 }

@@ -17,7 +17,4 @@ void sc_seg_guard(struct sc_seg *seg);
 int sc_guard_open_slot(struct sc_seg *seg, uint32_t slot);
 bool sc_guard_has_slot(const struct sc_seg *seg, uint32_t slot);
 
-/* For a forked child, which has only this thread. */
-void sc_guard_fork_child(void);
-
 #endif

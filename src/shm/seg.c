@@ -25,7 +25,10 @@
 #include "os/lifelock.h"
 #include "os/otherfile.h"
 
-static atomic_uint kept_fds; /* descriptors of peers' segments that are open */
+struct sc_segs sc_segs = { .once = PTHREAD_ONCE_INIT,
+			   .shared_mutex = PTHREAD_MUTEX_INITIALIZER,
+			   .access_mutex = PTHREAD_MUTEX_INITIALIZER,
+			   .found_mutex = PTHREAD_MUTEX_INITIALIZER };
 
 int sc_seg_map(struct sc_seg *seg)
 {
@@ -66,7 +69,7 @@ void sc_seg_drop_descriptor(struct sc_seg *seg)
 {
 	if (seg->fd < 0)
 		return;
-	atomic_fetch_sub(&kept_fds, 1);
+	atomic_fetch_sub(&sc_segs.kept_fds, 1);
 	if (sc_shmfile_is_open(seg->fd, seg->dev, seg->ino))
 		sc_otherfile_close(seg->fd);
 	seg->fd = -1;
@@ -77,12 +80,12 @@ bool sc_seg_has_few_descriptors(void)
 	struct rlimit limit;
 	rlim_t most = SC_TRY("seg.limit", getrlimit(RLIMIT_NOFILE, &limit)) ? 0 : limit.rlim_cur / 4;
 
-	return atomic_load(&kept_fds) <= most;
+	return atomic_load(&sc_segs.kept_fds) <= most;
 }
 
 bool sc_seg_count_descriptor(void)
 {
-	atomic_fetch_add(&kept_fds, 1);
+	atomic_fetch_add(&sc_segs.kept_fds, 1);
 	return sc_seg_has_few_descriptors();
 }
 

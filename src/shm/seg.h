@@ -2,6 +2,7 @@
 #ifndef SC_SEG_H
 #define SC_SEG_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,6 +43,32 @@ struct sc_seg {
 	uint32_t buf_count;	/* buffers that have memory; attached: as far as known */
 	struct sc_shmfile file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
+
+#define SC_SEGS_SHARED 256
+#define SC_FOUND_MAX 256
+
+/* The state of this process in the modules of this room. No mutex is held over a system call, except access_mutex. */
+struct sc_segs {
+	pthread_once_t once; /* see sc_attach_init() */
+	bool can_fork;
+
+	pthread_mutex_t shared_mutex;	       /* attach.c: */
+	struct sc_seg *shared[SC_SEGS_SHARED]; /* attached segments of live peers, by address */
+	atomic_bool unshared;		       /* some are not there */
+
+	pthread_mutex_t
+		access_mutex; /* guard.c: for `slots`, `guarded` and `pool_open` of all attached segments */
+	atomic_uint kept_fds; /* descriptors of peers' segments that are open */
+	atomic_uint
+		own; /* segments that this process has created; without any, nothing closes found ones */
+
+	pthread_mutex_t found_mutex; /* found.c: for `found` */
+	struct sc_seg *_Atomic found[SC_FOUND_MAX];
+	atomic_uint found_count;
+	int64_t found_since; /* when the first of them was found, ms of CLOCK_MONOTONIC */
+};
+
+extern struct sc_segs sc_segs;
 
 /* Tells whether this process made the structure, not a parent process. */
 static inline bool sc_seg_is_here(const struct sc_seg *seg)

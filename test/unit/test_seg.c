@@ -1173,7 +1173,7 @@ static void test_closefrom(void **state)
 
 static int found_now(void)
 {
-	return (int)atomic_load(&sc_found_count);
+	return (int)atomic_load(&sc_segs.found_count);
 }
 
 /* A descriptor of this process that is of the file behind that address, or -1. */
