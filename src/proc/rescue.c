@@ -15,6 +15,7 @@
  *   keeper                    who writes it
  *   NONE -> ENDPOINT          the endpoint's thread, before it withdraws         (K1)
  *   NONE -> COPIES            the daemon's thread, before it withdraws           (K1)
+ *   COPIES -> NONE            the daemon's thread, because the target has just taken one
  *   COPIES -> RESTS           the daemon's thread, after its copies              (K2)
  *   RESTS -> COPIES           the daemon's thread, for puts that came later
  *   RESTS -> ENDPOINT         the endpoint's thread, which ends what is done, and does the others   (K2')
@@ -39,6 +40,7 @@
  */
 #include "proc/rescue.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +56,15 @@
 #define IDLE_LOOKS 20
 /* The hazard word of this file; direct.c uses the last one only for an operation on so many ranges, never meanwhile. */
 #define HAZARD (SC_ABI_HAZARDS - 1)
+
+/* Writes the keeper if it is `from`; no other function writes it. False: the other thread was faster. */
+static bool keeper_move(struct sc_rescue *rescue, uint32_t from, uint32_t to)
+{
+	assert(to == SC_RESCUE_NONE    ? from == SC_RESCUE_ENDPOINT || from == SC_RESCUE_COPIES
+	       : to == SC_RESCUE_RESTS ? from == SC_RESCUE_COPIES
+				       : from == SC_RESCUE_NONE || from == SC_RESCUE_RESTS);
+	return sc_cas_acq_rel_32(&rescue->keeper, from, to);
+}
 
 /* ---- the endpoint's side --------------------------------------------------------------------- */
 
@@ -130,14 +141,14 @@ int sc_rescue_take(struct sc_rescue *rescue)
 {
 	uint32_t keeper = sc_load_acquire_32(&rescue->keeper); /* K2' */
 
-	if (keeper == SC_RESCUE_COPIES || !sc_cas_acq_rel_32(&rescue->keeper, keeper, SC_RESCUE_ENDPOINT))
+	if (keeper == SC_RESCUE_COPIES || !keeper_move(rescue, keeper, SC_RESCUE_ENDPOINT))
 		return -EAGAIN;
 	return keeper == SC_RESCUE_RESTS;
 }
 
 void sc_rescue_release(struct sc_rescue *rescue)
 {
-	sc_store_release_32(&rescue->keeper, SC_RESCUE_NONE);
+	(void)keeper_move(rescue, SC_RESCUE_ENDPOINT, SC_RESCUE_NONE);
 }
 
 /* ---- one put --------------------------------------------------------------------------------- */
@@ -269,11 +280,11 @@ static bool withdraw(struct sc_rescue *rescue, uint64_t claim, uint32_t first, u
 {
 	uint32_t high = end + SC_ABI_DELEGATED;
 
-	if (!sc_cas_acq_rel_32(&rescue->keeper, SC_RESCUE_NONE, SC_RESCUE_COPIES)) /* K1 */
+	if (!keeper_move(rescue, SC_RESCUE_NONE, SC_RESCUE_COPIES)) /* K1 */
 		return false;
 	if (!sc_cas_acq_rel_64(&slot_of(rescue)->delegation.claim, claim,
 			       (uint64_t)high << 32 | (uint32_t)claim)) {
-		sc_rescue_release(rescue); /* the peer has taken one */
+		(void)keeper_move(rescue, SC_RESCUE_COPIES, SC_RESCUE_NONE); /* the peer has taken one */
 		return false;
 	}
 	(void)SC_FAULT("rescue.withdrawn");
@@ -296,7 +307,7 @@ static void copy_some(struct sc_rescue *rescue)
 		rescue->errors[at] = (uint8_t)-ret;
 		rescue->done++;
 	}
-	sc_store_release_32(&rescue->keeper, SC_RESCUE_RESTS); /* K2 */
+	(void)keeper_move(rescue, SC_RESCUE_COPIES, SC_RESCUE_RESTS); /* K2 */
 }
 
 /*
@@ -325,8 +336,7 @@ static bool look(struct sc_rescue *rescue, bool now)
 
 	rescue->seen_end = end;
 	if (sc_load_acquire_32(&rescue->keeper) == SC_RESCUE_RESTS) {
-		if (end != rescue->done &&
-		    sc_cas_acq_rel_32(&rescue->keeper, SC_RESCUE_RESTS, SC_RESCUE_COPIES))
+		if (end != rescue->done && keeper_move(rescue, SC_RESCUE_RESTS, SC_RESCUE_COPIES))
 			copy_some(rescue);
 		return news;
 	}

@@ -17,6 +17,9 @@
  *      |                                                             get: its `ended`    (O3)
  *      \--> WITHDRAWN --> done directly                              claim, high half    (O1)
  *
+ * No field holds the state of one operation: its number says it, against these words. claim_next() of taker.c writes the
+ * low half of the claim. The thread that the keeper of rescue.c names writes the high half.
+ *
  *   O1 compare and swap of one word by both: each operation belongs to one side. A withdrawal takes back all that is
  *      not taken, so each side has a range of numbers: the peer [first, ours), this side [ours, end)
  *   O2 release, sc_taker_tell_slow() in taker.c: bytes, error before delegated_done  pairs with  O2' put_ended()
