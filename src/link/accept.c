@@ -31,16 +31,16 @@ static void refuse_claim(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	(void)SC_FAULT("accept.refused");
 }
 
-/* Tells whether the address belongs to the claimant of the slot. */
-static bool is_introduced(const char *address, uint64_t claim)
+/* The address has to be an endpoint's, which the claimant of the slot may be. */
+static int check_introduction(const char *address, uint64_t claim)
 {
 	struct sc_addr parts;
 	uint64_t nonce;
 
 	if (sc_addr_parse(address, &parts))
-		return false;
+		return -EINVAL;
 	memcpy(&nonce, parts.nonce, sizeof(nonce));
-	return SC_ABI_CLAIM_TICKET(claim) == SC_ABI_TICKET(parts.pid, nonce);
+	return SC_ABI_CLAIM_TICKET(claim) == SC_ABI_TICKET(parts.pid, nonce) ? 0 : -EPROTO;
 }
 
 static void attach_left(struct sc_peer *peer)
@@ -85,7 +85,9 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 
 	memcpy(address, sc_seg_slot(ep->seg, index)->intro.address, SC_ADDR_SIZE);
 	address[SC_ADDR_SIZE - 1] = '\0';
-	ret = sc_peer_find_or_make(ep, address, &peer);
+	ret = check_introduction(address, claim); /* first: others can do nothing in its name */
+	if (!ret)
+		ret = sc_peer_find_or_make(ep, address, &peer);
 	if (ret)
 		return ret;
 	*met = peer;
@@ -103,8 +105,6 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		attach_left(peer);
 		ret = 0;
 	}
-	if (!ret && !is_introduced(address, claim))
-		ret = -EPROTO;
 	return ret;
 }
 

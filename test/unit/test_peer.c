@@ -462,7 +462,8 @@ static void test_bad_introductions(void **state)
 		}
 		if (variant == 5)
 			memcpy(text, elsewhere, SC_ADDR_SIZE);
-		slot = claim_by_hand(1, text, TICKET | SC_ABI_PUBLISHED);
+		slot = claim_by_hand(1, text,
+				     (variant == 5 ? ticket_of(text) : TICKET) | SC_ABI_PUBLISHED);
 		ends_settle(pair, 2);
 		assert_non_null(strstr(child_log_line, variant < 3 ? "'(no address)'" : "'fi_shmcma://"));
 		if (variant != 4) {
@@ -1974,6 +1975,64 @@ static void test_anothers_introduction(void **state)
 	three_close();
 }
 
+/* Closes, leaves its file to be read, and lives on. */
+static void leave_file(struct child *self, void *arg)
+{
+	const struct sc_seg_geometry geometry = {
+		.slots = 1, .buf_size = 4096, .buf_count = 2, .window = 1000
+	};
+	char address[SC_ADDR_SIZE];
+	struct sc_seg *seg;
+
+	(void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	memcpy(address, seg->header.address, sizeof(address));
+	seg->keep_name = true;
+	sc_store_release_32(&sc_seg_presence(seg)->unread, 1);
+	sc_store_release_32(&sc_seg_presence(seg)->state, SC_ABI_CLOSED);
+	sc_seg_destroy(seg);
+	child_tell(self, address);
+	child_wait(self);
+}
+
+/*
+ * Nobody makes this endpoint look at what another has left: a claim in the name of one that has closed, by somebody else,
+ * attaches nothing. The claim of that one itself is let in after it.
+ */
+static void test_introduction_of_one_that_has_left(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_abi_slot *slot;
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	sc_process_fini(); /* the thread, which would remove the file at a time of its own */
+	attr.config.daemon = false;
+	for (int known = 0; known < 2; known++) {
+		three_open(&attr);
+		assert_true(child_start(&child, leave_file, NULL));
+		assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+		if (known) /* as one that is not there */
+			assert_int_equal(end_send(&pair[1], peer, from, 8, 0, 0), -ECONNREFUSED);
+		slot = claim_by_hand(1, child.line, TICKET | SC_ABI_PUBLISHED);
+		ends_settle(pair, 2);
+		assert_int_equal(slot->consumer.answer, SC_ABI_REFUSED);
+		assert_int_equal(slot->consumer.reason, EPROTO);
+		assert_null(peer->seg);
+		depart_by_hand(1);
+		claim_by_hand(1, child.line,
+			      ticket_of(child.line) | SC_ABI_DEPARTED | SC_ABI_CLAIM_UNREAD);
+		ends_settle(pair, 2);
+		assert_int_equal(pair[1].ep->counters.accepts, 1);
+		assert_false(core_has_file(child.line));
+		sc_peer_put(peer);
+		assert_int_equal(sc_peers_count(pair[1].ep), 0);
+		assert_int_equal(child_end(&child), 0);
+		three_close();
+	}
+}
+
 static int warnings;
 
 /* Ours: the process's thread, which looks through names at any time, has none of what we take away either, and warns. */
@@ -2325,25 +2384,6 @@ static void test_end_while_it_claims(void **state)
 }
 
 #endif
-
-/* Closes, leaves its file to be read, and lives on. */
-static void leave_file(struct child *self, void *arg)
-{
-	const struct sc_seg_geometry geometry = {
-		.slots = 1, .buf_size = 4096, .buf_count = 2, .window = 1000
-	};
-	char address[SC_ADDR_SIZE];
-	struct sc_seg *seg;
-
-	(void)arg;
-	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
-	memcpy(address, seg->header.address, sizeof(address));
-	seg->keep_name = true;
-	sc_store_release_32(&sc_seg_presence(seg)->state, SC_ABI_CLOSED);
-	sc_seg_destroy(seg);
-	child_tell(self, address);
-	child_wait(self);
-}
 
 /* We have found it closed; then there is a claim of it. Unless it has taken that back, it may yet write. */
 static void test_claim_of_the_closed(void **state)
@@ -2852,6 +2892,7 @@ int main(void)
 		cmocka_unit_test(test_closed_unheard),
 		cmocka_unit_test(test_killed_unheard),
 		cmocka_unit_test(test_anothers_introduction),
+		cmocka_unit_test(test_introduction_of_one_that_has_left),
 		cmocka_unit_test(test_let_in_later),
 		cmocka_unit_test(test_refused_in_the_claim),
 		cmocka_unit_test(test_said_to_have_ended),
