@@ -95,7 +95,7 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		sc_peer_renew(peer);
 	else if (peer->full && peer->in_slot != SC_PEER_NO_SLOT)
 		return -EAGAIN; /* its last claim must be returned first */
-	if (peer->feed != SC_FEED_NONE || peer->in_slot != SC_PEER_NO_SLOT)
+	if (peer->feed != SC_FEED_NONE)
 		return -EALREADY;
 	if (peer->link == SC_LINK_DOWN && !has_left(peer, claim))
 		return peer->error;

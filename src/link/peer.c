@@ -422,20 +422,17 @@ static bool is_busy(const struct sc_peer *peer)
 	return peer->recv.arriving || peer->recv.arriving_op || peer->rma.pending;
 }
 
-/* Tells whether the peer has gone for good or was never here, with nothing under way. Takes back what it was lent. */
+/* Tells whether the peer has gone for good or was never here, with nothing under way. */
 static bool is_over(struct sc_peer *peer)
 {
 	/* attached in vain: the peer was full, or did not let this endpoint in */
 	if (peer->seg && !peer->users && peer->link == SC_LINK_NONE && peer->feed == SC_FEED_NONE)
 		sc_peer_part(peer);
-	if (!sc_peer_is_parted(peer) || peer->link == SC_LINK_UP || peer->in_slot != SC_PEER_NO_SLOT || is_busy(peer))
+	if (!sc_peer_is_parted(peer) || peer->in_slot != SC_PEER_NO_SLOT || is_busy(peer))
 		return false;
-	/* after -ECONNRESET it has closed or died, and reads no more; else it may still read its loans */
-	if (peer->error == -ECONNRESET) {
-		sc_peer_take_loans_back(peer);
-		sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
-	}
-	return !peer->bounce.loans.count && !peer->taker.answers.count;
+	/* what the peer was lent has come back with the link, or with its slot here */
+	assert(peer->link != SC_LINK_UP && !peer->bounce.loans.count && !peer->taker.answers.count);
+	return true;
 }
 
 bool sc_peer_is_free(struct sc_peer *peer)

@@ -263,7 +263,7 @@ static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
 	struct sc_pool *pool = &ep->pool;
 
 	collect(ep);
-	if (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have))
+	if (!sc_pool_has(pool, buffers) || pool->free_count < pool->have)
 		(void)sc_record_grow_slow(ep, buffers);
 	return sc_pool_has(pool, buffers);
 }

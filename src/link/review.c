@@ -134,7 +134,7 @@ void sc_peer_expect(struct sc_peer *peer)
 
 bool sc_peer_is_back(const struct sc_peer *peer)
 {
-	return peer->link == SC_LINK_DOWN && is_back(peer) && !sc_seg_find(peer->address);
+	return is_back(peer) && !sc_seg_find(peer->address);
 }
 
 bool sc_peer_is_overdue(struct sc_peer *peer)

@@ -141,10 +141,10 @@ static inline bool sc_ring_has_room_yet(const struct sc_ring_tx *tx, uint32_t li
 	return tx->tail - tx->head + lines < tx->at.count;
 }
 
-/* Tells whether the ring may grow now: no line of the lap before is unread. */
+/* Tells whether a ring of the first length may grow now: no line of the lap before is unread. */
 static inline bool sc_ring_may_grow(const struct sc_ring_tx *tx)
 {
-	return tx->at.count == SC_ABI_RING_FIRST && tx->tail - tx->head <= (uint64_t)(tx->at.next - tx->at.lines);
+	return tx->tail - tx->head <= (uint64_t)(tx->at.next - tx->at.lines);
 }
 
 /* The writer's ring grows. The writer's next record must say so (SC_ABI_CONTINUE). */
