@@ -335,14 +335,226 @@ static void test_opened_again(void **state)
 	assert_empty();
 }
 
+/* A peer that has come, and to which nothing has been sent, stays attached though nobody asks for it any more. */
+static void test_comes_unasked(void **state)
+{
+	struct end ends[2] = { host };
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&ends[1], NULL);
+	assert_int_equal(end_send(&ends[1], end_find(&ends[1], &host), from, 8, 1, SC_TAGGED | SC_SILENT),
+			 0);
+	receive(1);
+	ends_settle(ends, 2);
+	take();
+	peer = end_find(&host, &ends[1]);
+	sc_peer_put(peer);
+	assert_non_null(peer->seg);
+	assert_int_equal(end_send(&ends[1], end_find(&ends[1], &host), from, 64, 2, SC_TAGGED | SC_SILENT),
+			 0);
+	receive(2);
+	ends_settle(ends, 2);
+	take();
+	end_close(&ends[1]);
+	assert_empty();
+}
+
+/* A peer of which anything is in a list, or under way, is not freed. */
+static void test_under_way(void **state)
+{
+	char address[SC_ADDR_SIZE];
+	struct sc_list other;
+	struct sc_peer *peer;
+
+	(void)state;
+	memcpy(address, sc_ep_address(host.ep), SC_ADDR_SIZE);
+	memcpy(address + SC_ADDR_SIZE - 5, "7777", 4); /* of nobody */
+	assert_int_equal(sc_peer_find_or_make(host.ep, address, &peer), 0);
+	{
+		struct sc_list *const lists[] = {
+			&peer->ops,
+			&peer->order.turns,
+			&peer->reply.listed,
+			&peer->bounce.borrower,
+			&peer->hold.of_ep,
+			&peer->rma.queued,
+			&peer->rma.waiting,
+			&peer->rma.listed,
+			&peer->batch.ops,
+			&peer->batch.listed,
+			&peer->delegate.ops,
+			&peer->delegate.listed,
+			&peer->assist.ops,
+			&peer->assist.listed,
+			&peer->assist.xfer.of_ep,
+			&peer->target.ops,
+			&peer->target.listed,
+			&peer->recv.transfers,
+			&peer->recv.copying,
+			&peer->recv.listed,
+			&peer->recv.fenced,
+			&peer->unanswered,
+			&peer->ending,
+			&peer->recv.waiting,
+		};
+
+		for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+			assert_true(sc_peer_is_free(peer));
+			sc_list_init(&other);
+			sc_list_append(lists[i], &other);
+			assert_false(sc_peer_is_free(peer));
+			sc_list_remove(&other);
+		}
+	}
+	assert_true(sc_peer_is_free(peer));
+	peer->recv.arriving = (void *)peer;
+	assert_false(sc_peer_is_free(peer));
+	peer->recv.arriving = NULL;
+	peer->recv.arriving_op = (void *)peer;
+	assert_false(sc_peer_is_free(peer));
+	peer->recv.arriving_op = NULL;
+	peer->rma.pending = 1;
+	assert_false(sc_peer_is_free(peer));
+	peer->rma.pending = 0;
+	sc_peer_reconsider(peer);
+	assert_empty();
+}
+
+/*
+ * A pass finds a peer that nobody asked for any more when it was put there, but that has been asked for again since, and
+ * with which something is under way: it goes back to those that reviews look at, and leaves these later.
+ */
+static void test_asked_for_again(void **state)
+{
+	char address[SC_ADDR_SIZE], nobody[2][SC_ADDR_SIZE];
+	static char bufs[40][8];
+	struct sc_peer *peer;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		memcpy(nobody[i], sc_ep_address(host.ep), SC_ADDR_SIZE);
+		memcpy(nobody[i] + SC_ADDR_SIZE - 5, i ? "7777" : "8888", 4);
+	}
+	/* the queue is long, and a completion keeps one that has gone: a pass waits for more than one peer */
+	for (uint64_t i = 0; i < 40; i++)
+		assert_int_equal(end_recv(&host, NULL, bufs[i], 8, 100 + i, SC_TAGGED), 0);
+	receive(1);
+	visit(1, 1, address);
+	assert_int_equal(host.ep->leaving_fresh, 0);
+	assert_true(host.ep->leaving_step > 1);
+
+	assert_int_equal(sc_peer_get(host.ep, nobody[0], &peer), 0);
+	sc_peer_put(peer);
+	assert_int_equal(host.ep->leaving_fresh, 1);
+	assert_int_equal(sc_peer_get(host.ep, nobody[0], &peer), 0);
+	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED), -ECONNREFUSED);
+	assert_false(sc_list_empty(&peer->ending));
+	assert_false(peer->present);
+	while (host.ep->leaving_fresh) { /* until there is a pass */
+		struct sc_peer *second;
+
+		assert_int_equal(sc_peer_get(host.ep, nobody[1], &second), 0);
+		sc_peer_put(second);
+	}
+	assert_true(peer->present);
+	ends_settle(&host, 1);
+	assert_false(peer->present);
+	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED), -ECONNREFUSED);
+	sc_peer_put(peer);
+	take();
+	for (int i = 0; i < 40; i++) {
+		assert_int_equal(sc_rx_cancel(host.ep, bufs[i]), 0);
+		take();
+	}
+	for (uint32_t i = 0; i <= host.ep->leaving_step; i++) /* until there is a pass */
+		visit(0, 1, address);
+	assert_empty();
+}
+
+/*
+ * Of the indices of a name the first goes, then the second: the first is forgotten, the second says what became of the
+ * last one that went, and what the third sends comes to a receive from it.
+ */
+static void test_some_indices_of_a_name(void **state)
+{
+	struct end ends[4] = { host };
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep_name name;
+	struct sc_peer *peer;
+
+	(void)state;
+	assert_int_equal(sc_ep_name_init(&name), 0);
+	attr.name = &name;
+	for (uint16_t i = 1; i < 4; i++) {
+		attr.index = i;
+		end_open(&ends[i], &attr);
+		assert_int_equal(sc_peer_connect(end_find(&ends[i], &host)), 0);
+	}
+	ends_settle(ends, 4);
+	assert_int_equal(count(), 3);
+	for (int i = 1; i < 3; i++) {
+		end_close(&ends[i]);
+		ends_settle(&host, 1);
+		assert_int_equal(count(), i == 1 ? 3 : 2);
+		assert_int_equal(host.ep->rxq->source_count, 1);
+	}
+	peer = end_find(&host, &ends[3]);
+	assert_int_equal(end_recv(&host, peer, into, 8, 1, SC_TAGGED), 0);
+	assert_int_equal(end_send(&ends[3], end_find(&ends[3], &host), from, 8, 1, SC_TAGGED | SC_SILENT),
+			 0);
+	ends_settle(ends, 4);
+	assert_ptr_equal(sc_comp_ring_peek(&host.rx)->source, peer);
+	take();
+	sc_peer_put(peer);
+	end_close(&ends[3]);
+	assert_empty();
+}
+
+/* Of a name one index has come and gone; another one that is asked for for the first time is not taken for it. */
+static void test_heard_by_another_index(void **state)
+{
+	struct end ends[2] = { host };
+	struct sc_ep_attr attr = end_attr();
+	char other[SC_ADDR_SIZE];
+	struct sc_ep_name name;
+	struct sc_peer *peer;
+
+	(void)state;
+	assert_int_equal(sc_ep_name_init(&name), 0);
+	attr.name = &name;
+	end_open(&ends[1], &attr);
+	assert_int_equal(sc_addr_context(sc_ep_address(ends[1].ep), 1, other), 0);
+	assert_int_equal(sc_peer_connect(end_find(&ends[1], &host)), 0);
+	ends_settle(ends, 2);
+	end_close(&ends[1]);
+	assert_empty();
+	assert_true(sc_peers_have_heard(host.ep, other)); /* its source */
+	assert_int_equal(sc_peer_get(host.ep, other, &peer), 0);
+	assert_int_equal(peer->link, SC_LINK_NONE);
+	sc_peer_put(peer);
+	assert_empty();
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_visitors), TEST(test_unexpected), TEST(test_peeked),
-		TEST(test_unread),   TEST(test_users),	    TEST(test_never_met),
-		TEST(test_known),    TEST(test_posted),	    TEST(test_heard),
+		TEST(test_visitors),
+		TEST(test_unexpected),
+		TEST(test_peeked),
+		TEST(test_unread),
+		TEST(test_users),
+		TEST(test_never_met),
+		TEST(test_known),
+		TEST(test_posted),
+		TEST(test_heard),
 		TEST(test_opened_again),
+		TEST(test_comes_unasked),
+		TEST(test_under_way),
+		TEST(test_asked_for_again),
+		TEST(test_some_indices_of_a_name),
+		TEST(test_heard_by_another_index),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

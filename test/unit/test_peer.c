@@ -311,6 +311,29 @@ static void test_heard_but_not_reached(void **state)
 		}
 }
 
+/* An endpoint that could not be reached has gone, and a message of its waits: it is not taken for new before that is received. */
+static void test_not_reached_and_gone(void **state)
+{
+	struct sc_peer *back;
+
+	(void)state;
+	full_open();
+	back = end_find(&pair[0], &pair[1]);
+	assert_int_equal(
+		end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 5, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(end_send(&pair[0], back, from, 8, 0, 0), -EUSERS);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(end_send(&pair[0], back, from, 8, 0, 0), -ECONNRESET);
+	assert_int_equal(end_recv(&pair[0], back, into, 8, 5, SC_TAGGED), 0);
+	expect_received(&pair[0], back, into, 8, 5);
+	assert_int_equal(end_send(&pair[0], back, from, 8, 0, 0), -ECONNREFUSED); /* a new try */
+	end_close(&third);
+	end_close(&pair[0]);
+}
+
 /* One that was given up connects again before its last claim is seen to have departed: it is let in behind that. */
 static void test_again_before_it_departs(void **state)
 {
@@ -1093,7 +1116,7 @@ struct visit {
 	size_t size;
 	bool stays; /* until the parent lets it go, then closes */
 	bool waits; /* for its message to be received */
-	bool tells; /* late_visitor(): when it has sent, and waits again */
+	bool tells; /* late_visitor(): when it has sent, and waits again; parter_at_once(): see there */
 };
 
 static void visitor(struct child *self, void *arg)
@@ -1488,6 +1511,43 @@ static void test_killed_before_called(void **state)
 	end_close(&pair[1]);
 }
 
+/* We try to connect to it before, and it is not there; then we see that it has come. What it has left is received. */
+static void test_killed_before_connected(void **state)
+{
+	struct visit visit = { .size = 5000, .stays = true };
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	sc_process_fini(); /* the thread, which would remove the file at a time of its own */
+	attr.config.daemon = false;
+	for (int calls = 0; calls < 2; calls++) {
+		end_open(&pair[1], &attr);
+		memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+		assert_true(child_start(&child, visitor, &visit));
+		child_kill(&child);
+		assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+		if (!calls) {
+			assert_int_equal(sc_peer_connect(peer), -ECONNREFUSED);
+		} else { /* it is let in, and called before it is read */
+			assert_int_not_equal(sc_peers_review(pair[1].ep, true), 0);
+			assert_int_equal(peer->feed, SC_FEED_DRAINING);
+			assert_true(peer->left);
+			assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SILENT), -ECONNRESET);
+		}
+		assert_int_equal(end_recv(&pair[1], NULL, into, 5000, 0, 0), 0);
+		ends_settle(&pair[1], 1);
+		expect_received(&pair[1], peer, into, 5000, 0);
+		assert_true(pattern_is(into, 5000, 1));
+		assert_int_equal(pair[1].ep->counters.deaths, 1);
+		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+		assert_null(peer->seg);
+		assert_false(core_has_file(child.line));
+		end_close(&pair[1]);
+	}
+}
+
 /* Let go, it closes half: as in the middle of sc_ep_destroy(). */
 static void closer(struct child *self, void *arg)
 {
@@ -1600,7 +1660,7 @@ static void test_parting_unseen(void **state)
  * Of two that close at once each looks at what the other has stored, behind a fence (P6): at least one of them sees it.
  */
 static uint64_t *late_claim, late_value;
-static uint32_t *late_state;
+static uint32_t *late_state, *late_unread;
 
 static void depart_late(void)
 {
@@ -1612,19 +1672,31 @@ static void close_late(void)
 	sc_store_release_32(late_state, SC_ABI_CLOSED);
 }
 
-/* As parter(), and the other has closed when it has said goodbye. */
+/* The same, and the other has seen the goodbye: it clears the mark, and leaves the file. */
+static void close_and_leave_late(void)
+{
+	close_late();
+	*late_claim &= ~SC_ABI_CLAIM_UNREAD;
+	*late_unread -= 1;
+}
+
+/* As parter(), and the other has closed when it has said goodbye; it leaves the file itself if visit->tells. */
 static void parter_at_once(struct child *self, void *arg)
 {
+	const struct visit *visit = arg;
 	struct sc_ep *ep = come(self, arg);
 	struct sc_peer *peer = sc_list_entry(ep->peers.next, struct sc_peer, all);
 
 	sc_peers_close(ep);
 	sc_regs_leave(ep);
 	late_state = &sc_seg_presence(peer->seg)->state;
-	if (!core_fencing("peer.departed", close_late))
+	late_claim = &sc_seg_claims(peer->seg)[peer->out_slot];
+	late_unread = &sc_seg_presence(ep->seg)->unread;
+	if (!core_fencing("peer.departed", visit->tells ? close_and_leave_late : close_late))
 		_exit(CHILD_SKIPS);
 	sc_peers_fini(ep);
 	core_failing(NULL, 0);
+	CHILD_CHECK(!*late_unread); /* one of the two has counted */
 	child_tell(self, "departed");
 	child_wait(self);
 	sc_bell_close(&ep->bell);
@@ -1632,7 +1704,10 @@ static void parter_at_once(struct child *self, void *arg)
 	sc_seg_destroy(ep->seg);
 }
 
-/* An endpoint that closes with a message unread keeps its file, unless the reader closes at the same time. */
+/*
+ * An endpoint that closes with a message unread keeps its file, unless the reader closes at the same time. The one of the
+ * two that clears the mark in the claim counts the reader off, and nobody else.
+ */
 static void test_goodbye_to_one_that_closes(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -1644,13 +1719,18 @@ static void test_goodbye_to_one_that_closes(void **state)
 		skip();
 	sc_process_fini(); /* as above */
 	attr.config.daemon = false;
-	end_open(&pair[1], &attr);
-	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
-	assert_true(child_start(&child, parter_at_once, &visit));
-	hear(&child, "departed");
-	assert_false(core_has_file(child.line));
-	end_close(&pair[1]);
-	assert_int_equal(child_end(&child), 0);
+	for (int reader_leaves = 0; reader_leaves < 2; reader_leaves++) {
+		end_open(&pair[1], &attr);
+		memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+		visit.tells = reader_leaves;
+		assert_true(child_start(&child, parter_at_once, &visit));
+		hear(&child, "departed");
+		/* the one that counts also removes the file: here nobody does so for the reader */
+		assert_int_equal(core_has_file(child.line), reader_leaves);
+		end_close(&pair[1]);
+		assert_int_equal(child_end(&child), 0);
+		assert_true(sc_reap_scan() >= 0);
+	}
 }
 
 /* The reader closes, and the goodbye is there when it has said so: the reader removes the file. */
@@ -1720,9 +1800,10 @@ static void check_mute(bool close)
 struct call {
 	char address[SC_ADDR_SIZE];
 	int count; /* of messages */
+	const char *other;
 };
 
-/* Its name is removed by somebody else; it lives, and sends. */
+/* Its name is removed by somebody else, or changed to call->other; it lives, and sends. */
 static void nameless(struct child *self, void *arg)
 {
 	const struct call *call = arg;
@@ -1733,7 +1814,7 @@ static void nameless(struct child *self, void *arg)
 	child_on_its_own();
 	end_open(&end, NULL);
 	sc_shmfile_path(end.ep->seg->file.name, path);
-	assert_int_equal(unlink(path), 0);
+	assert_int_equal(call->other ? rename(path, call->other) : unlink(path), 0);
 	assert_int_equal(sc_peer_get(end.ep, call->address, &peer), 0);
 	for (int i = 0; i < call->count; i++)
 		assert_int_equal(end_send(&end, peer, from + i, 8, 0, SC_SILENT), 0);
@@ -1767,6 +1848,41 @@ static void test_killed_nameless(void **state)
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 	assert_int_equal(pair[1].ep->counters.deaths, 1);
 	end_close(&pair[1]);
+}
+
+/* The same, and its pid says nothing, as in another namespace: it is known to be dead once its file has its name again. */
+static void test_killed_nameless_elsewhere(void **state)
+{
+	struct call call = { .count = 1, .other = SC_HOST_DIR "/shmcma-test-other" };
+	struct sc_ep_attr attr = end_attr();
+	char path[SC_SHMFILE_PATH_MAX];
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	sc_process_fini(); /* the thread, which would remove the file at a time of its own */
+	attr.config.daemon = false;
+	end_open(&pair[1], &attr);
+	memcpy(call.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, nameless, &call));
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	assert_null(peer->seg);
+	sc_seg_claims(pair[1].ep->seg)[peer->in_slot] |= SC_ABI_CLAIM_ELSEWHERE;
+	child_kill(&child);
+	sc_peers_hear(pair[1].ep);
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	core_path(child.line, 0, path);
+	assert_return_code(rename(call.other, path), errno);
+	sc_peers_hear(pair[1].ep);
+	assert_int_equal(pair[1].ep->counters.deaths, 1);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+	expect_received(&pair[1], peer, into, 8, 0);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	end_close(&pair[1]);
+	assert_true(sc_reap_scan() >= 0);
 }
 
 /*
@@ -1871,6 +1987,8 @@ static void test_vanished_departs(void **state)
 		back = half_read(&pair[0], end_find(&pair[0], &pair[1]), before);
 		if (!before)
 			end_close(&pair[0]);
+		sc_peers_hear(pair[1].ep);
+		assert_int_equal(pair[1].ep->counters.deaths, 0); /* it has departed, which is no death */
 		check_rest(back);
 		end_close(&pair[1]);
 	}
@@ -2033,6 +2151,89 @@ static void test_introduction_of_one_that_has_left(void **state)
 	}
 }
 
+/* A peer that was given up before it came is refused when it comes, for the same reason. */
+static void test_comes_after_a_quarantine(void **state)
+{
+	struct sc_peer *peer;
+
+	(void)state;
+	three_open(NULL);
+	peer = end_find(&pair[0], &pair[1]);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), 0);
+	ends_settle(pair, 2);
+	sc_peer_quarantine(peer, -EPROTO, "a test");
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 0, SC_SEND_DELIVERY),
+			 0);
+	ends_settle(pair, 2);
+	assert_int_equal(pair[0].ep->counters.refusals, 1);
+	assert_int_equal(pair[0].ep->counters.rx_unexpected, 0);
+	assert_true(comp_take(&pair[1].tx).err);
+	check_traffic(&third, &pair[0]);
+	three_close();
+}
+
+/*
+ * A connection to a peer has just failed, because the peer's file has no name any more, and the peer comes: it is refused
+ * as long as it may write, and its messages are received once it has departed.
+ */
+static void test_comes_after_a_failed_connection(void **state)
+{
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	for (int departs = 0; departs < 2; departs++) {
+		struct sc_peer *peer;
+
+		three_open(NULL);
+		peer = end_find(&pair[0], &pair[1]);
+		(void)core_failing("memory.slot", ENOENT);
+		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -ECONNREFUSED);
+		(void)core_failing(NULL, 0);
+		assert_non_null(peer->seg);
+		assert_int_equal(
+			end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 1000, 0, SC_SILENT), 0);
+		if (departs)
+			end_close(&pair[1]);
+		ends_settle(pair, 2);
+		assert_int_equal(pair[0].ep->counters.accepts, departs);
+		assert_int_equal(pair[0].ep->counters.refusals, !departs);
+		assert_int_equal(pair[0].ep->counters.rx_unexpected, departs);
+		assert_null(peer->seg);
+		if (departs) {
+			assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 0, 0), 0);
+			expect_received(&pair[0], peer, into, 1000, 0);
+			assert_true(pattern_is(into, 1000, 1));
+		}
+		three_close();
+	}
+}
+
+/* A claim that waits for memory does not keep out those that come after it. */
+static void test_one_waits_another_comes(void **state)
+{
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	three_open(NULL);
+	assert_int_equal(end_send(&third, end_find(&third, &pair[1]), from, 8, 0, SC_SILENT), 0);
+	(void)core_failing("memory.slot", ENOSPC);
+	sc_ep_poll(pair[1].ep);
+	(void)core_failing(NULL, 0);
+	assert_true(pair[1].ep->waits);
+	pair[1].ep->later_at = INT64_MAX;
+	assert_int_equal(end_send(&pair[0], end_find(&pair[0], &pair[1]), from, 8, 0, SC_SILENT), 0);
+	for (int i = 0; i < 3; i++)
+		sc_ep_poll(pair[1].ep);
+	assert_int_equal(pair[1].ep->counters.accepts, 1);
+	assert_int_equal(end_find(&pair[1], &pair[0])->feed, SC_FEED_UP);
+	assert_int_equal(end_find(&pair[1], &third)->feed, SC_FEED_NONE);
+	pair[1].ep->later_at = 1; /* the time has come */
+	ends_settle(pair, 2);
+	assert_int_equal(pair[1].ep->counters.accepts, 2);
+	assert_false(pair[1].ep->waits);
+	three_close();
+}
+
 static int warnings;
 
 /* Ours: the process's thread, which looks through names at any time, has none of what we take away either, and warns. */
@@ -2068,7 +2269,7 @@ static void test_let_in_later(void **state)
 		for (int j = 0; j < 100; j++)
 			sc_ep_poll(pair[1].ep);
 	}
-	sc_log_set(NULL);
+	sc_log_set(child_log);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_int_equal(pair[1].ep->counters.accepts + pair[1].ep->counters.refusals, 0);
 	assert_in_range(warnings, 1, 3);
@@ -2126,13 +2327,115 @@ static void test_said_to_have_ended(void **state)
 	}
 }
 
+/* Its state says so, and it cannot be told whether it lives: nothing is sent to it, and it is not given up before it can. */
+static void test_said_to_have_ended_unknown(void **state)
+{
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	end_open(&pair[0], NULL);
+	assert_true(child_start(&child, mute, NULL));
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	sc_store_release_32(&sc_seg_presence(peer->seg)->state, SC_ABI_ENDED);
+	(void)core_failing("lifelock.check", ENOLCK);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), -EAGAIN);
+	assert_int_equal(peer->link, SC_LINK_UP);
+	(void)core_failing(NULL, 0);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), -EPROTO);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	assert_int_equal(pair[0].ep->counters.deaths, 0);
+	child_kill(&child);
+	end_close(&pair[0]);
+	assert_true(sc_reap_scan() >= 0);
+}
+
+/* Waits until the child has stopped (WUNTRACED) or goes on (WCONTINUED). */
+static void signal_and_await(const struct child *child, int signal, int what)
+{
+	int status;
+
+	assert_return_code(kill(child->pid, signal), errno);
+	assert_int_equal(waitpid(child->pid, &status, what), child->pid);
+}
+
+/* As sc_peer_is_overdue() some time after the last look. */
+static bool is_overdue(struct sc_peer *peer)
+{
+	peer->xfer.seen = 0;
+	return sc_peer_is_overdue(peer);
+}
+
+/*
+ * A peer that has something of ours in hand is overdue once it has been seen to run often enough. That it is stopped, or
+ * that nobody can tell, begins the count anew. The log says it once.
+ */
+static void test_overdue(void **state)
+{
+	struct visit visit = { .size = 8 };
+	struct sc_peer *peer;
+	struct child child;
+	uint64_t *word;
+	pid_t pid;
+	int looks;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, come_and_wait, &visit));
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	pid = peer->seg->cma_pid;
+	assert_int_equal(pid, child.pid);
+	/* it says that it writes */
+	word = &sc_seg_slot(pair[1].ep->seg, peer->in_slot)->hazards.words[0];
+	assert_false(sc_peer_writes(peer));
+	sc_store_release_64(word, SC_ABI_HAZARD_OP);
+	assert_true(sc_peer_writes(peer));
+
+	for (int stopped = 0; stopped < 2; stopped++) {
+		assert_false(is_overdue(peer));
+		assert_int_not_equal(peer->xfer.runs, 0);
+		if (stopped)
+			signal_and_await(&child, SIGSTOP, WUNTRACED);
+		else
+			peer->seg->cma_pid = 0;
+		assert_false(is_overdue(peer));
+		assert_int_equal(peer->xfer.runs, 0);
+		if (stopped)
+			signal_and_await(&child, SIGCONT, WCONTINUED);
+		peer->seg->cma_pid = pid;
+	}
+	for (looks = 1; !is_overdue(peer); looks++)
+		assert_in_range(looks, 1, 1000);
+	assert_int_equal(looks, peer->xfer.runs);
+	assert_non_null(strstr(child_log_line, "breaks the rules"));
+	child_log_line[0] = '\0';
+	assert_true(is_overdue(peer));
+	assert_string_equal(child_log_line, "");
+	peer->xfer.seen = 0;
+	assert_false(sc_peer_writes(peer));
+	peer->xfer.runs = 0;
+	assert_true(sc_peer_writes(peer));
+
+	child_kill(&child);
+	assert_false(sc_peer_writes(peer));
+	ends_settle(&pair[1], 1);
+	sc_store_release_64(word, 0);
+	end_close(&pair[1]);
+	assert_true(sc_reap_scan() >= 0);
+}
+
 /*
  * This process ends, as libfabric's destructor says, and goes on for a while. The name of a segment stays as long as
  * one is to let it in who lives; without it there is no new connection.
  */
 static void test_end_of_process(void **state)
 {
-	struct child child, late;
+	struct child child, second, late;
 	struct sc_peer *peer;
 
 	(void)state;
@@ -2144,6 +2447,11 @@ static void test_end_of_process(void **state)
 	sc_process_fini();
 	assert_true(core_has_file(sc_ep_address(pair[0].ep)));
 	assert_int_equal(end_send(&pair[0], peer, from, 3000, 0, SC_SILENT), 0);
+	/* a name that stays does for new connections, too */
+	assert_true(child_start(&second, mute, NULL));
+	assert_int_equal(sc_peer_get(pair[0].ep, second.line, &peer), 0);
+	assert_int_equal(end_send(&pair[0], peer, from, 3000, 0, SC_SILENT), 0);
+	child_kill(&second);
 	child_kill(&child);
 	sc_process_fini(); /* nobody is left who needs it */
 	assert_false(core_has_file(sc_ep_address(pair[0].ep)));
@@ -2396,7 +2704,7 @@ static void test_claim_of_the_closed(void **state)
 	sc_process_fini(); /* the thread, which would remove the file at a time of its own */
 	attr.config.daemon = false;
 	for (int how = 0; how < 4; how++) {
-		uint64_t claim = how & 1 ? SC_ABI_DEPARTED : SC_ABI_PUBLISHED;
+		uint64_t claim = how & 1 ? SC_ABI_DEPARTED | SC_ABI_CLAIM_UNREAD : SC_ABI_PUBLISHED;
 		bool has_file = how & 2;
 		struct sc_peer *peer;
 
@@ -2411,11 +2719,13 @@ static void test_claim_of_the_closed(void **state)
 		assert_int_equal(peer->link, SC_LINK_DOWN);
 		slot = claim_by_hand(2, child.line, ticket_of(child.line) | claim);
 		ends_settle(&pair[1], 1);
-		assert_int_equal(pair[1].ep->counters.accepts, claim == SC_ABI_DEPARTED);
+		assert_int_equal(pair[1].ep->counters.accepts, claim != SC_ABI_PUBLISHED);
 		if (claim == SC_ABI_PUBLISHED)
 			assert_int_equal(slot->consumer.answer, SC_ABI_REFUSED);
 		else
 			assert_int_equal(sc_seg_claims(pair[1].ep->seg)[2], 0); /* read, and free again */
+		/* the one reader that the file was left for has read it */
+		assert_int_equal(core_has_file(child.line), has_file && claim == SC_ABI_PUBLISHED);
 		assert_null(peer->seg);
 		assert_false(peer->left);
 		assert_int_equal(child_end(&child), 0);
@@ -2783,6 +3093,32 @@ static void test_again_closed(void **state)
 	pair_close(pair);
 }
 
+/* Before a new connection all claims are looked at, as one may be of the last endpoint: one that has to wait is waited for. */
+static void test_again_while_one_waits(void **state)
+{
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	again_begin();
+	assert_int_equal(again_send(8, SC_SILENT), 0);
+	again_receive(8);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	again_open();
+	end_open(&third, NULL);
+	assert_int_equal(end_send(&third, end_find(&third, &pair[0]), from, 8, 0, SC_SILENT), 0);
+	(void)core_failing("memory.slot", ENOSPC);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 7, SC_TAGGED), -EAGAIN);
+	(void)core_failing(NULL, 0);
+	assert_true(pair[0].ep->waits);
+	assert_int_equal(again_send(8, SC_SILENT), 0);
+	assert_int_equal(pair[0].ep->counters.accepts, 1);
+	again_receive(8);
+	end_close(&third);
+	pair_close(pair);
+}
+
 /* Opens, and opens again each time it is told to. */
 static void open_again_and_again(struct child *self, void *arg)
 {
@@ -2838,6 +3174,33 @@ static void test_again_elsewhere(void **state)
 	(void)sc_reap_scan();
 }
 
+/* It has been opened again, and its process has ended: a receive from there does not wait for it. */
+static void test_again_and_dead(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct child child;
+	char byte;
+
+	(void)state;
+	sc_process_fini(); /* the thread, which would remove the file at a time of its own */
+	attr.config.daemon = false;
+	assert_int_equal(sc_ep_name_init(&again_name), 0);
+	assert_true(child_start(&child, open_again_and_again, &again_name));
+	end_open(&pair[0], &attr);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &pair[0].peer), 0);
+	(void)again_send(8, SC_SILENT);
+	assert_int_equal(write(child.down, "c", 1), 1);
+	assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+	ends_settle(pair, 1);
+	assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), 0); /* it is back */
+	assert_int_equal(write(child.down, "e", 1), 1);
+	assert_int_equal(child_reap(&child), 0);
+	assert_true(core_has_file(child.line));
+	assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 6, SC_TAGGED), -ECONNRESET);
+	end_close(&pair[0]);
+	assert_true(sc_reap_scan() >= 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -2848,6 +3211,7 @@ int main(void)
 		cmocka_unit_test(test_has_come),
 		cmocka_unit_test(test_slots_taken),
 		cmocka_unit_test(test_heard_but_not_reached),
+		cmocka_unit_test(test_not_reached_and_gone),
 		cmocka_unit_test(test_again_before_it_departs),
 		cmocka_unit_test(test_half_way),
 		cmocka_unit_test(test_nobody_there),
@@ -2880,11 +3244,13 @@ int main(void)
 		cmocka_unit_test(test_killed_before_accepted),
 		cmocka_unit_test(test_killed_both),
 		cmocka_unit_test(test_killed_before_called),
+		cmocka_unit_test(test_killed_before_connected),
 		cmocka_unit_test(test_killed_closing),
 		cmocka_unit_test(test_parting_unseen),
 		cmocka_unit_test(test_goodbye_to_one_that_closes),
 		cmocka_unit_test(test_goodbye_while_we_close),
 		cmocka_unit_test(test_killed_nameless),
+		cmocka_unit_test(test_killed_nameless_elsewhere),
 		cmocka_unit_test(test_vanished),
 		cmocka_unit_test(test_vanished_departs),
 		cmocka_unit_test(test_vanished_killed),
@@ -2893,9 +3259,14 @@ int main(void)
 		cmocka_unit_test(test_killed_unheard),
 		cmocka_unit_test(test_anothers_introduction),
 		cmocka_unit_test(test_introduction_of_one_that_has_left),
+		cmocka_unit_test(test_comes_after_a_quarantine),
+		cmocka_unit_test(test_comes_after_a_failed_connection),
+		cmocka_unit_test(test_one_waits_another_comes),
 		cmocka_unit_test(test_let_in_later),
 		cmocka_unit_test(test_refused_in_the_claim),
 		cmocka_unit_test(test_said_to_have_ended),
+		cmocka_unit_test(test_said_to_have_ended_unknown),
+		cmocka_unit_test(test_overdue),
 		cmocka_unit_test(test_end_of_process),
 #ifdef SC_FAULT_INJECTION
 		cmocka_unit_test(test_end_amid_a_claim),
@@ -2916,7 +3287,9 @@ int main(void)
 		cmocka_unit_test(test_again_first_what_was),
 		cmocka_unit_test(test_again_directed),
 		cmocka_unit_test(test_again_closed),
+		cmocka_unit_test(test_again_while_one_waits),
 		cmocka_unit_test(test_again_elsewhere),
+		cmocka_unit_test(test_again_and_dead),
 	};
 
 	(void)child_private_shm("mode=1777");
