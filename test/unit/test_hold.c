@@ -817,6 +817,32 @@ static void test_not_writable(void **state)
 	pair_close(pair);
 }
 
+/* The same, and more is lent so: it is tried once. */
+static void test_not_writable_again(void **state)
+{
+	struct sc_ep_attr attr = cached_attr();
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	pair_open(pair, &attr, WAY_CMA);
+	talk(0, 8, 0); /* in no buffer */
+	pair[1].peer->seg->guarded = true;
+	core_failing("guard.writable", ENOMEM);
+	for (int n = 0; n < 3; n++) {
+		struct sc_abi_bounce record = { .tag = 5, .bufs = { 0 } };
+
+		assert_int_equal(end_recv(&pair[1], NULL, into, SIZE, 5, SC_TAGGED), 0);
+		put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURNABLE, SIZE, &record);
+		(void)sc_ep_poll(pair[1].ep);
+		expect_received(&pair[1], pair[1].peer, into, SIZE, 5);
+		assert_false(sc_hold_has(pair[1].peer));
+		assert_int_equal(core_failed(), 1);
+	}
+	core_failing(NULL, 0);
+	pair_close(pair);
+}
+
 /* While the ways of filling are tried, for what is told apart by them, each has its own; after that it goes on. */
 static void test_trial(void **state)
 {
@@ -1482,6 +1508,7 @@ int main(void)
 		cmocka_unit_test(test_not_come),
 		cmocka_unit_test(test_parts_in_a_full_ring),
 		cmocka_unit_test(test_not_writable),
+		cmocka_unit_test(test_not_writable_again),
 		cmocka_unit_test(test_trial),
 		cmocka_unit_test(test_head_is_ahead),
 		cmocka_unit_test(test_head_is_ahead_of_parts),

@@ -218,6 +218,10 @@ static void test_shared(void **state)
 	send_from(crowd.ends[0].ep, crowd.to[2], "2", 1);
 	settle(&crowd);
 	assert_ptr_equal(received(&crowd.ends[2], &buf[0]).source, crowd.from[2]);
+	/* it has come to one of the two, and the other one only knows it */
+	for (int i = 1; i < ENDS; i++)
+		assert_int_equal(sc_peers_have_heard(crowd.ends[i].ep, sc_ep_address(crowd.ends[0].ep)),
+				 i == 2);
 	send_from(crowd.ends[0].ep, crowd.to[1], "1", 1);
 	settle(&crowd);
 	assert_ptr_equal(received(&crowd.ends[1], &buf[1]).source, crowd.from[1]);

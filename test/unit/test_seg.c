@@ -42,6 +42,9 @@ static const struct sc_seg_geometry geometry = {
 #define REGS 1024
 #define RANGES 512
 
+/* Of no endpoint. */
+#define TICKET 0x1234567800000000ull
+
 /* Bytes of header and claims, and of a pool of which all buffers have memory. */
 static uint64_t memory_of_all(const struct sc_seg *seg)
 {
@@ -489,7 +492,7 @@ static void test_read_only(void **state)
 		assert_int_equal(sc_seg_slot_alloc(seg, 3), 0);
 		assert_int_equal(sc_seg_slot_alloc(seg, 5), 0);
 		sc_seg_guard(seg);
-		if (pool == POOL_OPENED_LATER)
+		for (int again = 0; again < 2 && pool == POOL_OPENED_LATER; again++)
 			assert_int_equal(sc_seg_pool_open(seg), 0);
 		for (uint32_t slot = 0; slot < 7; slot++) {
 			assert_int_equal(is_writable((uint8_t *)sc_seg_slot(seg, slot)), slot % 2);
@@ -504,6 +507,29 @@ static void test_read_only(void **state)
 		assert_false(is_writable(seg->base + seg->header.length - 1));
 		sc_seg_detach(seg);
 	}
+	assert_int_equal(child_end(&owner), 0);
+}
+
+/* Memory cannot be made read-only, for too many mappings: that is less protection, and no error. */
+static void test_not_read_only(void **state)
+{
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	core_failing("guard.read_only", ENOMEM);
+	sc_seg_guard(seg);
+	assert_true(core_failed() > 0);
+	core_failing(NULL, 0);
+	assert_true(is_writable(sc_seg_buf(seg, 0)));
+	assert_int_equal(sc_seg_slot_alloc(seg, 1), 0);
+	assert_true(is_writable((uint8_t *)sc_seg_slot(seg, 1)));
+	assert_int_equal(sc_seg_pool_open(seg), 0);
+	sc_seg_detach(seg);
 	assert_int_equal(child_end(&owner), 0);
 }
 
@@ -738,6 +764,44 @@ static void test_names_both_uids(void **state)
 	assert_int_equal(child_log_level, SC_LOG_INFO);
 	assert_non_null(strstr(child_log_line, uids));
 	assert_int_equal(rmdir(path_of(addr)), 0);
+	parts.uid = SC_ADDR_ANY_UID;
+	sc_addr_format(&parts, addr);
+	assert_int_equal(mkdir(path_of(addr), 0600), 0);
+	assert_attach(addr, -EACCES);
+	assert_non_null(strstr(child_log_line, "not a regular one"));
+	assert_int_equal(rmdir(path_of(addr)), 0);
+}
+
+/* In a user namespace, where a uid says nothing of who is meant: the log names none. */
+static void find_without_uid(struct child *self, void *arg)
+{
+	(void)self;
+	if (unshare(CLONE_NEWUSER)) {
+		puts("needs a user namespace");
+		fflush(stdout);
+		_exit(CHILD_SKIPS);
+	}
+	CHILD_CHECK(sc_seg_find(arg) == -EACCES);
+	CHILD_CHECK(strstr(child_log_line, "not a regular one"));
+}
+
+static void test_names_no_uid(void **state)
+{
+	const struct sc_host *host;
+	char addr[SC_ADDR_SIZE];
+	struct sc_addr parts;
+	int status;
+
+	(void)state;
+	free_address(addr);
+	assert_int_equal(sc_addr_parse(addr, &parts), 0);
+	assert_int_equal(sc_host_get(&host), 0);
+	parts.uid = sc_addr_uid(host) + 1;
+	sc_addr_format(&parts, addr);
+	assert_int_equal(mkdir(path_of(addr), 0600), 0);
+	status = child_run(find_without_uid, addr);
+	assert_int_equal(rmdir(path_of(addr)), 0);
+	CHILD_ASSERT(status);
 }
 
 static void test_wrong_types(void **state)
@@ -992,7 +1056,7 @@ static void attach_many(struct child *self, void *arg)
 {
 	struct rlimit limit = { 64, 64 };
 	struct owner_of_many *owner = arg;
-	struct sc_seg *segs[MANY];
+	struct sc_seg *segs[MANY], *left;
 	unsigned int kept = 0;
 
 	(void)self;
@@ -1013,6 +1077,10 @@ static void attach_many(struct child *self, void *arg)
 	watchdog_await(!sc_seg_check_owner(segs[0]));
 	watchdog_await(sc_seg_check_owner(segs[MANY - 1]) != 1); /* the locks go one after the other */
 	CHILD_CHECK(sc_seg_check_owner(segs[MANY - 1]) == 0);
+	/* that of an owner whose pid is not known here keeps its descriptor: nothing else may tell of the death */
+	CHILD_CHECK(!sc_seg_attach_left(owner->addresses[0], &left));
+	CHILD_CHECK(!left->cma_pid && left->fd >= 0);
+	sc_seg_detach(left);
 	for (int i = 0; i < MANY; i++) {
 		sc_seg_detach(segs[i]);
 		CHILD_CHECK(!unlink(path_of(owner->addresses[i])));
@@ -1123,6 +1191,105 @@ static void test_shared_and_forked(void **state)
 	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
 	assert_int_equal(child_run(attach_forked, seg), 0);
 	assert_int_equal(sc_seg_check_owner(seg), 1);
+	sc_seg_detach(seg);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+/* A child that has been forked without the library, so that no handler has run, finds nothing of its parent's either. */
+static void use_as_raw_child(struct sc_seg *parents, const char *found)
+{
+	struct sc_seg *seg, *again;
+
+	CHILD_CHECK(!sc_seg_next_claimed(NULL, TICKET));
+	CHILD_CHECK(!sc_seg_attach(parents->header.address, &seg));
+	CHILD_CHECK(seg != parents && parents->users == 1);
+	CHILD_CHECK(!sc_seg_attach(parents->header.address, &again) && again == seg);
+	sc_seg_detach(again);
+	sc_seg_detach(seg);
+	CHILD_CHECK(!sc_seg_attach(found, &seg));
+	CHILD_CHECK(atomic_load(&sc_found_count) == 1); /* the parent's stays where it is */
+	sc_seg_detach(seg);
+}
+
+static void fork_raw(struct child *self, void *arg)
+{
+	struct child *owners = arg;
+	struct sc_seg *mine, *seg;
+	int status;
+	long pid;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	CHILD_CHECK(!sc_seg_attach(owners[0].line, &seg));
+	sc_store_release_64(&sc_seg_claims(seg)[0], TICKET | SC_ABI_CLAIMED);
+	CHILD_CHECK(!sc_seg_find_ahead(owners[1].line) && atomic_load(&sc_found_count) == 1);
+	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	CHILD_CHECK(pid >= 0);
+	if (!pid) {
+		use_as_raw_child(seg, owners[1].line);
+		_exit(0);
+	}
+	CHILD_CHECK(waitpid((pid_t)pid, &status, 0) == pid && !status);
+	CHILD_CHECK(sc_seg_check_owner(seg) == 1);
+	CHILD_CHECK(sc_seg_next_claimed(NULL, TICKET) == seg);
+	sc_seg_detach(seg);
+	sc_store_release_64(&sc_seg_claims(seg)[0], 0);
+	sc_seg_detach(seg);
+	sc_seg_destroy(mine);
+}
+
+static void test_shared_and_cloned(void **state)
+{
+	struct child owners[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		start_owner(&owners[i]);
+	assert_int_equal(child_run(fork_raw, owners), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(child_end(&owners[i]), 0);
+}
+
+/* A ticket of this process is found in the segments that it has attached, in claims that the owner has yet to answer. */
+static void test_claimed(void **state)
+{
+	struct sc_abi_consumer *consumer;
+	struct child owner;
+	struct sc_seg *seg;
+	uint64_t *claim;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	claim = &sc_seg_claims(seg)[3];
+	consumer = &sc_seg_slot(seg, 3)->consumer;
+#define FOUND(wanted)                                                                                     \
+	do {                                                                                              \
+		struct sc_seg *found_ = sc_seg_next_claimed(NULL, TICKET);                                \
+		assert_ptr_equal(found_, (wanted) ? seg : NULL);                                          \
+		if (found_)                                                                               \
+			assert_null(sc_seg_next_claimed(found_, TICKET)); /* detaches */                  \
+	} while (0)
+	FOUND(false);
+	sc_store_release_64(claim, TICKET | SC_ABI_CLAIMED);
+	FOUND(true);
+	assert_null(sc_seg_next_claimed(NULL, TICKET + 8)); /* of another one */
+	/* by nobody of this process: the slot may have no memory */
+	sc_store_release_64(claim, TICKET | SC_ABI_PUBLISHED);
+	FOUND(false);
+	assert_int_equal(sc_seg_slot_alloc(seg, 3), 0);
+	FOUND(true);
+	sc_store_release_32(&consumer->answer, SC_ABI_ACCEPTED);
+	FOUND(false);
+	sc_store_release_32(&consumer->answer, SC_ABI_PENDING);
+	sc_store_release_64(claim, TICKET | SC_ABI_PUBLISHED | SC_ABI_CLAIM_REFUSED);
+	FOUND(false);
+	sc_store_release_64(claim, TICKET | SC_ABI_DEPARTED);
+	FOUND(false);
+	sc_store_release_64(claim, TICKET | SC_ABI_CLAIMED);
+	sc_store_release_32(&sc_seg_presence(seg)->state, SC_ABI_CLOSED); /* answers nobody */
+	FOUND(false);
+#undef FOUND
 	sc_seg_detach(seg);
 	assert_int_equal(child_end(&owner), 0);
 }
@@ -1316,6 +1483,114 @@ static void test_found_and_lost(void **state)
 	child_reap(&owner);
 }
 
+/* The owner has died, and another process reaps its file, whose lock is held therefore. */
+static void find_and_reap(struct child *self, void *arg)
+{
+	struct child *owner = arg, reaper;
+	struct sc_seg *mine;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	find_ahead(owner->line);
+	kill(owner->pid, SIGKILL);
+	watchdog_await(sc_seg_find(owner->line) == -ECONNREFUSED);
+	CHILD_CHECK(child_start(&reaper, hold, path_of(owner->line)));
+	attach_lost(owner->line, -ECONNREFUSED);
+	CHILD_CHECK(!child_end(&reaper));
+	CHILD_CHECK(!unlink(path_of(owner->line)));
+	sc_seg_destroy(mine);
+}
+
+static void test_found_and_reaped(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(find_and_reap, &owner), 0);
+	child_reap(&owner);
+}
+
+/* It cannot be mapped: its descriptor is closed. */
+static void find_and_not_map(struct child *self, void *arg)
+{
+	struct child *owner = arg;
+	struct sc_seg *mine;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	find_ahead(owner->line);
+	if (!core_failing("seg.mmap", ENOMEM))
+		_exit(CHILD_SKIPS);
+	attach_lost(owner->line, -ENOMEM);
+	core_failing(NULL, 0);
+	CHILD_CHECK(!has_descriptor_of(owner->line));
+	sc_seg_destroy(mine);
+}
+
+static void test_found_and_not_mapped(void **state)
+{
+	struct child owner;
+	int status;
+
+	(void)state;
+	start_owner(&owner);
+	status = child_run(find_and_not_map, &owner);
+	assert_int_equal(child_end(&owner), 0);
+	CHILD_ASSERT(status);
+}
+
+/* A segment of that address by hand, with a descriptor of its own. */
+static struct sc_seg *found_by_hand(const char *addr)
+{
+	struct sc_seg *seg = calloc(1, sizeof(*seg));
+	struct stat st;
+
+	CHILD_CHECK(seg);
+	seg->fd = open(path_of(addr), O_RDWR | O_CLOEXEC);
+	CHILD_CHECK(seg->fd >= 0 && !fstat(seg->fd, &st));
+	seg->dev = st.st_dev;
+	seg->ino = st.st_ino;
+	seg->made_by = sc_host_self();
+	memcpy(seg->header.address, addr, SC_ADDR_SIZE);
+	CHILD_CHECK(sc_seg_count_descriptor());
+	return seg;
+}
+
+/* Few find places beside each other; one for which there is none is closed at once. */
+static void find_no_place(struct child *self, void *arg)
+{
+	struct child *owner = arg;
+	struct sc_seg *mine;
+	int fd, kept = 0;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	do {
+		struct sc_seg *seg = found_by_hand(owner->line);
+
+		fd = seg->fd;
+		sc_found_add(seg);
+		CHILD_CHECK(kept < SC_FOUND_MAX);
+		kept++;
+	} while (found_now() == kept);
+	CHILD_CHECK(kept > 1 && found_now() == kept - 1);
+	CHILD_CHECK(fcntl(fd, F_GETFD) == -1 && has_descriptor_of(owner->line));
+	sc_found_forget();
+	CHILD_CHECK(!found_now() && !has_descriptor_of(owner->line));
+	sc_seg_destroy(mine);
+}
+
+static void test_found_no_place(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(find_no_place, &owner), 0);
+	assert_int_equal(child_end(&owner), 0);
+}
+
 /* They are no more than may be kept, and give way to those that are attached; a forked child has none. */
 static void have_none(struct child *self, void *arg)
 {
@@ -1495,6 +1770,32 @@ static void test_pool(void **state)
 	assert_int_equal(sc_seg_pool_grow(seg, geometry.buf_count + 1), -ENOSPC);
 	assert_int_equal(sc_seg_pool_grow(seg, geometry.buf_count), 0);
 	assert_int_equal(blocks_of(seg) * 512, memory_of_all(seg));
+	sc_seg_detach(peer);
+	sc_seg_destroy(seg);
+}
+
+/* Buffers that lie in a page with others that have memory need none. */
+static void test_pool_of_small_buffers(void **state)
+{
+	struct sc_seg_geometry small = geometry;
+	struct sc_seg *seg, *peer;
+	blkcnt_t blocks;
+
+	(void)state;
+	small.buf_size = 1024;
+	small.bufs_first = 2;
+	assert_int_equal(sc_seg_create(&small, &seg), 0);
+	assert_int_equal(sc_seg_attach(seg->header.address, &peer), 0);
+	blocks = blocks_of(seg);
+	assert_false(sc_seg_has_buf(peer, 2));
+	if (core_failing("memory.part", ENOSPC))
+		assert_int_equal(sc_seg_pool_grow(seg, 3), 0);
+	core_failing(NULL, 0);
+	assert_int_equal(sc_seg_pool_grow(seg, 4), 0);
+	assert_int_equal(blocks_of(seg), blocks);
+	assert_true(sc_seg_has_buf(peer, 3));
+	assert_int_equal(sc_seg_pool_grow(seg, 5), 0);
+	assert_int_equal(blocks_of(seg) - blocks, SC_ABI_PAGE / 512);
 	sc_seg_detach(peer);
 	sc_seg_destroy(seg);
 }
@@ -2046,12 +2347,14 @@ int main(void)
 		cmocka_unit_test(test_closed_while_attached),
 		cmocka_unit_test(test_without_streams),
 		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_not_read_only),
 		cmocka_unit_test(test_opened_again),
 		cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_outcomes),
 		cmocka_unit_test(test_left_by_dead),
 		cmocka_unit_test(test_other_user),
 		cmocka_unit_test(test_no_address),
+		cmocka_unit_test(test_names_no_uid),
 		cmocka_unit_test(test_wrong_types),
 		cmocka_unit_test(test_symlink_to_live),
 		cmocka_unit_test(test_local),
@@ -2063,14 +2366,20 @@ int main(void)
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_shared_and_forked),
+		cmocka_unit_test(test_shared_and_cloned),
+		cmocka_unit_test(test_claimed),
 		cmocka_unit_test(test_nameless),
 		cmocka_unit_test(test_closefrom),
 		cmocka_unit_test(test_found),
 		cmocka_unit_test(test_found_and_lost),
+		cmocka_unit_test(test_found_and_reaped),
+		cmocka_unit_test(test_found_and_not_mapped),
+		cmocka_unit_test(test_found_no_place),
 		cmocka_unit_test(test_many_found),
 		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_pool_of_small_buffers),
 		cmocka_unit_test(test_pool_without_memory),
 		cmocka_unit_test(test_large_pool),
 		cmocka_unit_test(test_table),

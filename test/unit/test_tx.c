@@ -461,6 +461,52 @@ static void test_pool_grows(void **state)
 	pair_close(pair);
 }
 
+/* There is no memory for more buffers, and those that have some do not do: the caller learns it, and a poll asks again. */
+static void test_pool_cannot_grow(void **state)
+{
+	struct sc_pool *pool;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	pair_open(pair, NULL, WAY_LOCAL);
+	pool = &pair[0].ep->pool;
+	pair[0].ep->wants_room = false;
+	core_failing("memory.pool", ENOSPC);
+	assert_true(sc_pool_may_lend(pool, &pair[0].peer->bounce.loans, pool->have + 1, 0));
+	assert_false(sc_record_may_lend(pair[0].peer, pool->have + 1, 0));
+	assert_true(pair[0].ep->wants_room);
+	assert_int_equal(pool->count, pool->have);
+	assert_true(sc_list_empty(&pair[0].peer->bounce.borrower));
+	core_failing(NULL, 0);
+	assert_true(sc_record_may_lend(pair[0].peer, 1, 0));
+	pair_close(pair);
+}
+
+/* A peer writes nonsense as its head: the next record finds that, a look for free buffers takes none back. */
+static void test_reuse_of_a_bad_head(void **state)
+{
+	struct sc_peer *peer;
+	uint32_t lent;
+
+	(void)state;
+	pair_open(pair, NULL, WAY_LOCAL);
+	peer = pair[0].peer;
+	burst(1000, 1);
+	assert_int_equal(
+		end_send(&pair[0], peer, (uint8_t[1000]){ 0 }, 1000, 1, SC_TAGGED | SC_SEND_INJECT), 0);
+	lent = peer->bounce.loans.count;
+	assert_int_not_equal(lent, 0);
+	sc_store_release_64(&peer->tx.consumer->head, peer->tx.tail + 1);
+	sc_record_reuse_slow(peer, 0);
+	assert_int_equal(peer->bounce.loans.count, lent);
+	assert_int_equal(peer->link, SC_LINK_UP);
+	assert_int_equal(sc_record_room_slow(peer, 1), -EPROTO);
+	assert_int_equal(peer->link, SC_LINK_DOWN);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	pair_close(pair);
+}
+
 /* How many buffers are used by messages one after the other, each received. */
 static uint32_t buffers_in_turn(void)
 {
@@ -2398,6 +2444,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_no_queues),
 		cmocka_unit_test(test_pool_grows),
+		cmocka_unit_test(test_pool_cannot_grow),
+		cmocka_unit_test(test_reuse_of_a_bad_head),
 		cmocka_unit_test(test_turn),
 		cmocka_unit_test(test_while_it_reads),
 		cmocka_unit_test(test_inject),
