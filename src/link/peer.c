@@ -430,7 +430,7 @@ static bool is_over(struct sc_peer *peer)
 		sc_peer_part(peer);
 	if (!sc_peer_is_parted(peer) || peer->in_slot != SC_PEER_NO_SLOT || is_busy(peer))
 		return false;
-	/* what the peer was lent has come back with the link, or with its slot here */
+	/* all loans have come back, with the link or with the peer's slot */
 	assert(peer->link != SC_LINK_UP && !peer->bounce.loans.count && !peer->taker.answers.count);
 	return true;
 }

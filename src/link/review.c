@@ -162,7 +162,7 @@ bool sc_peer_writes(struct sc_peer *peer)
 {
 	const uint64_t *word;
 
-	if (peer->in_slot == SC_PEER_NO_SLOT || !peer->seg)
+	if (peer->in_slot == SC_PEER_NO_SLOT)
 		return false; /* it has departed */
 	word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->hazards.words[0];
 	sc_fence_seq_cst(); /* our answer before its word; pairs with the fence in get_store() of target.c */
