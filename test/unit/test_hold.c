@@ -1437,6 +1437,28 @@ static void test_bad_lender(void **state)
 	}
 }
 
+/* Nor does it hold a buffer of a peer that it has never written to, and that cannot know that it may. */
+static void test_bad_lender_not_called(void **state)
+{
+	struct sc_abi_bounce record = { .tag = 5, .bufs = { 0 } };
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	pair[0].peer = end_find(&pair[0], &pair[1]);
+	pair[1].peer = end_find(&pair[1], &pair[0]);
+	assert_int_equal(sc_peer_connect(pair[0].peer), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(pair[1].peer->link, SC_LINK_NONE);
+	assert_int_equal(end_recv(&pair[1], NULL, into, SIZE, 5, SC_TAGGED), 0);
+	put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURNABLE, SIZE, &record);
+	(void)sc_ep_poll(pair[1].ep);
+	expect_received(&pair[1], pair[1].peer, into, SIZE, 5);
+	assert_false(sc_hold_has(pair[1].peer));
+	assert_true(sc_list_empty(&pair[1].ep->holding));
+	pair_close(pair);
+}
+
 /* Nor is one who says so of more of them than there may be. */
 static void test_bad_lender_of_many(void **state)
 {
@@ -1524,6 +1546,7 @@ int main(void)
 		cmocka_unit_test(test_taken_back),
 		cmocka_unit_test(test_bad_heads),
 		cmocka_unit_test(test_bad_lender),
+		cmocka_unit_test(test_bad_lender_not_called),
 		cmocka_unit_test(test_bad_lender_of_many),
 		cmocka_unit_test(test_small_buffers),
 	};

@@ -1511,7 +1511,7 @@ static void test_killed_before_called(void **state)
 	end_close(&pair[1]);
 }
 
-/* We try to connect to it before, and it is not there; then we see that it has come. What it has left is received. */
+/* We try to connect to it before, and it is not there; then we see that it has come, and receive its message. */
 static void test_killed_before_connected(void **state)
 {
 	struct visit visit = { .size = 5000, .stays = true };

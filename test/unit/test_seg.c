@@ -772,7 +772,7 @@ static void test_names_both_uids(void **state)
 	assert_int_equal(rmdir(path_of(addr)), 0);
 }
 
-/* In a user namespace, where a uid says nothing of who is meant: the log names none. */
+/* A process in a user namespace of its own cannot tell users by their uids: its log names none. */
 static void find_without_uid(struct child *self, void *arg)
 {
 	(void)self;
