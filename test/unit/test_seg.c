@@ -1207,7 +1207,7 @@ static void use_as_raw_child(struct sc_seg *parents, const char *found)
 	sc_seg_detach(again);
 	sc_seg_detach(seg);
 	CHILD_CHECK(!sc_seg_attach(found, &seg));
-	CHILD_CHECK(atomic_load(&sc_found_count) == 1); /* the parent's stays where it is */
+	CHILD_CHECK(atomic_load(&sc_segs.found_count) == 1); /* the parent's stays where it is */
 	sc_seg_detach(seg);
 }
 
@@ -1222,7 +1222,7 @@ static void fork_raw(struct child *self, void *arg)
 	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
 	CHILD_CHECK(!sc_seg_attach(owners[0].line, &seg));
 	sc_store_release_64(&sc_seg_claims(seg)[0], TICKET | SC_ABI_CLAIMED);
-	CHILD_CHECK(!sc_seg_find_ahead(owners[1].line) && atomic_load(&sc_found_count) == 1);
+	CHILD_CHECK(!sc_seg_find_ahead(owners[1].line) && atomic_load(&sc_segs.found_count) == 1);
 	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 	CHILD_CHECK(pid >= 0);
 	if (!pid) {
