@@ -752,6 +752,10 @@ static void test_names_both_uids(void **state)
 	free_address(addr);
 	assert_int_equal(sc_addr_parse(addr, &parts), 0);
 	assert_int_equal(sc_host_get(&host), 0);
+	if (sc_addr_uid(host) == SC_ADDR_ANY_UID) { /* a private /dev/shm has needed a user namespace */
+		puts("needs the first user namespace");
+		skip();
+	}
 	parts.uid = sc_addr_uid(host) + 1;
 	sc_addr_format(&parts, addr);
 	assert_int_equal(mkdir(path_of(addr), 0600), 0);
