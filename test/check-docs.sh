@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # What the documents name is there: files of this tree, functions, constants; docs/ARCHITECTURE.md names each module of
-# src/ and prov/; and each section of docs/MEASUREMENTS.md that a comment names is one.
+# src/ and prov/; each section of docs/MEASUREMENTS.md that a comment names is one; and each row of its table of thresholds
+# gives the value that the file has, and names a section that names the constant.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 status=0
 
@@ -41,6 +42,49 @@ for file in $(grep -rlI 'docs/MEASUREMENTS\.md' src prov include util); do
 			grep -qxF "## $section" docs/MEASUREMENTS.md || echo "$file names a section of docs/MEASUREMENTS.md that is not there: $section"
 		done | grep . && status=1
 done
+# Tells whether a file defines a constant, or sets the default of a field, with exactly this value.
+has_value()
+{
+	awk -v name="$2" -v value="$3" '
+		{ line = held $0; held = "" }
+		line ~ /=$/ { held = line; next }
+		{
+			sub(/[ \t]*\/\*.*/, "", line); sub(/^[ \t]*(#define )?\.?/, "", line); sub(/,$/, "", line)
+			word = line; sub(/[ \t].*/, "", word)
+			rest = substr(line, length(word) + 1); sub(/^[ \t]+(=[ \t]*)?/, "", rest)
+			if (word == name && rest == value) found = 1
+		}
+		END { exit !found }' "$1"
+}
+
+# Tells whether a section of docs/MEASUREMENTS.md names a constant.
+section_names()
+{
+	awk -v head="## $1" -v name="$2" '
+		/^##? / { here = $0 == head }
+		here && $0 ~ "(^|[^A-Za-z0-9_])" name "($|[^A-Za-z0-9_])" { found = 1 }
+		END { exit !found }' docs/MEASUREMENTS.md
+}
+
+# "| `NAME` | VALUE | `FILE` | *SECTION* |"
+rows=$(sed -n '/^## Thresholds$/,/^# /p' docs/MEASUREMENTS.md | sed -n 's/`//g; s/^| \(.*\) |$/\1/p' | sed '1,2d')
+[ -n "$rows" ] || complain "docs/MEASUREMENTS.md has no table of thresholds"
+while IFS='|' read -r name value file section; do
+	name=${name% } value=${value# } value=${value% } file=${file# } file=${file% } section=${section# }
+	has_value "$file" "$name" "$value" || complain "docs/MEASUREMENTS.md: $file does not give $name the value $value"
+	case $section in
+	"not recorded") ;;
+	*'*'*'*')
+		section=${section#*\*} section=${section%\*}
+		section_names "$section" "$name" ||
+			complain "docs/MEASUREMENTS.md has no section $section that names $name of $file"
+		;;
+	*) complain "docs/MEASUREMENTS.md: no section for $name of $file" ;;
+	esac
+done <<END
+$rows
+END
+
 for module in $(ls src/*/*.[ch] prov/*/*.c | sed 's/\.[ch]$//' | sort -u); do
 	grep -qE "\`$module\.[ch]\`" docs/ARCHITECTURE.md || complain "docs/ARCHITECTURE.md does not name $module"
 done

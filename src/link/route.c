@@ -9,20 +9,27 @@
 
 #include <shmcma/core.h>
 
-/* The thresholds; docs/MEASUREMENTS.md has the figures. */
+/* The thresholds; the sections are those of docs/MEASUREMENTS.md. */
 enum {
-	DELEGATED_PUT_MAX = 32768, /* bytes; above, a copy from here is faster, wherever the peer runs */
+	/* "Delegated operations": bytes; above, a copy from here is faster, wherever the peer runs. */
+	DELEGATED_PUT_MAX = 32768,
 	DELEGATED_GET_MAX = 16384,
-	DELEGATED_NS = 600,	  /* nanoseconds of a delegated put besides its bytes */
-	QUICK_CMA_NS = 1000,	  /* nanoseconds of a copy that is sooner than bytes in buffers */
-	COOPERATIVE_MIN = 131072, /* bytes of a put, or of one of a stream, that are worth the record; */
-	COOPERATIVE_GET_MIN = 65536, /* and of a single get */
-	COOPERATIVE_PUT_NS =
-		2 * 8000, /* nanoseconds of the whole copy by one side: half of it is worth the wait */
+	/* "Delegated operations": nanoseconds of a delegated put besides its bytes. How the value was found is not recorded. */
+	DELEGATED_NS = 600,
+	/* "Delegated operations": nanoseconds of a copy that is sooner than bytes in buffers. */
+	QUICK_CMA_NS = 1000,
+	/* "Assisted operations": bytes of a put, or of one of a stream, that are worth the record; of a single get. */
+	COOPERATIVE_MIN = 131072,
+	COOPERATIVE_GET_MIN = 65536,
+	/* "Assisted operations": nanoseconds of the whole copy by one side; half of it is worth the wait. */
+	COOPERATIVE_PUT_NS = 2 * 8000,
 	COOPERATIVE_GET_NS = 2 * 3600,
-	LATER_MAX = SC_ROUTE_TOGETHER / 2, /* bytes; one call does not take two larger ones */
-	RENDEZVOUS_NS = 200,		   /* nanoseconds of a rendezvous besides its copy, */
-	RENDEZVOUS_STREAM_NS = 100,	   /* and in a stream */
+	/* "Batches of direct operations": bytes; one call does not take two larger ones. */
+	LATER_MAX = SC_ROUTE_TOGETHER / 2,
+	/* "Eager or rendezvous": nanoseconds of a rendezvous besides its copy. */
+	RENDEZVOUS_NS = 200,
+	/* "Eager or rendezvous": the same in a stream. How the value was found is not recorded. */
+	RENDEZVOUS_STREAM_NS = 100,
 };
 
 static bool has(uint32_t facts, uint32_t all, uint32_t none)
@@ -66,7 +73,8 @@ static bool is_cooperative(bool put, size_t size, uint32_t facts, const struct s
 
 /*
  * Tells whether a rendezvous with one copy by the receiver is faster than buffers, by more than an eighth. Both sides
- * copy large messages, which is faster still.
+ * copy large messages, which is faster still. No message of up to SC_INJECT_MAX bytes is compared:
+ * docs/MEASUREMENTS.md, "Eager or rendezvous".
  */
 static bool favours_cma(uint32_t facts, const struct sc_route_costs *costs)
 {

@@ -45,13 +45,19 @@ enum sc_way {
 #define SC_FACT_BUFFERS (1u << 12) /* it is small enough for buffers, and enough of them are there */
 #define SC_FACT_BEHIND (1u << 13)  /* the receiver has more than the last message to read */
 
-/* Bytes: a record holds a delegated put that is not larger; else buffers do. */
+/*
+ * Bytes: a record holds a delegated put that is not larger; else buffers do (docs/MEASUREMENTS.md, "Delegated
+ * operations").
+ */
 #define SC_ROUTE_RECORD 256
-/* Bytes: an injected put that is not larger is delegated even where a copy by CMA is quick. */
+/*
+ * Bytes: an injected put that is not larger is delegated even where a copy by CMA is quick (docs/MEASUREMENTS.md,
+ * "Delegated operations").
+ */
 #define SC_ROUTE_BUFFERED 2048
 /*
  * Bytes: for operations that are not larger only DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT matter, if they are not
- * of a stream, or have both DELEGABLE and ONE_RANGE.
+ * of a stream, or have both DELEGABLE and ONE_RANGE (docs/MEASUREMENTS.md, "Delegated operations").
  */
 #define SC_ROUTE_SMALL 4096
 
@@ -77,7 +83,10 @@ static inline bool sc_route_prefers_buffer(size_t size, bool behind)
 	return size >= (behind ? SC_ROUTE_BUFFER_MIN_BEHIND : SC_ROUTE_BUFFER_MIN);
 }
 
-/* Operations that have this many bytes together are copied in one call, and put off no longer. */
+/*
+ * Operations that have this many bytes together are copied in one call, and put off no longer: docs/MEASUREMENTS.md,
+ * "Batches of direct operations".
+ */
 #define SC_ROUTE_TOGETHER ((size_t)512 << 10)
 
 /* `facts`: SC_FACT_*; those that do not matter may be missing. `costs`: of operations that are not small. */
