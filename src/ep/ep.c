@@ -41,7 +41,7 @@
  * Polls between two looks at a peer's word of life, and between two checks of the peer's life lock: half a microsecond
  * in 30 or more. With the daemon's thread, only a peer without that word needs these checks.
  */
-#define GLANCE_POLLS 4
+#define LIFE_POLLS 4
 #define WATCH_POLLS 1024
 #define WATCH_POLLS_DAEMON 16384
 
@@ -367,8 +367,8 @@ int sc_ep_poll(struct sc_ep *ep)
 {
 	int done = 0;
 
-	if (__builtin_expect(!(++ep->polls % GLANCE_POLLS), 0)) {
-		done += ep->polls & ep->watch_mask ? sc_peers_glance(ep) : sc_peers_watch(ep);
+	if (__builtin_expect(!(++ep->polls % LIFE_POLLS), 0)) {
+		done += ep->polls & ep->watch_mask ? sc_peers_check_life(ep) : sc_peers_watch(ep);
 		sc_peers_give_back(ep, SC_HOLD_POLLS);
 	}
 	if (__builtin_expect(sc_bell_has_rung(&ep->bell), 0))

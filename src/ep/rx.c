@@ -599,7 +599,7 @@ int sc_rx_poll_quiet(struct sc_ep *ep)
 			index = SC_BUSY_RINGS;
 		ep->inbound_cursor = index + 1;
 		peer = ep->inbound[index];
-		here = sc_rx_glance(ep, peer);
+		here = sc_rx_poll_one(ep, peer);
 		if (here && index < ep->inbound_count)
 			inbound_promote(ep, index);
 		taken += here;

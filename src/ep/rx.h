@@ -28,7 +28,7 @@ int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken);
 int sc_rx_poll_quiet(struct sc_ep *ep);
 
 /* Looks at the ring of one peer. Returns the records taken. */
-static inline __attribute__((always_inline)) int sc_rx_glance(struct sc_ep *ep, struct sc_peer *peer)
+static inline __attribute__((always_inline)) int sc_rx_poll_one(struct sc_ep *ep, struct sc_peer *peer)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint64_t ctl = sc_ring_peek_at(&peer->rx, line);
@@ -52,7 +52,7 @@ static inline int sc_rx_poll(struct sc_ep *ep)
 
 	sc_probe_forget(&ep->memory);
 	for (uint32_t i = 0; i < SC_BUSY_RINGS && i < ep->inbound_count; i++)
-		taken += sc_rx_glance(ep, ep->inbound[i]);
+		taken += sc_rx_poll_one(ep, ep->inbound[i]);
 	if (__builtin_expect(ep->inbound_count > SC_BUSY_RINGS, 0))
 		taken += sc_rx_poll_quiet(ep);
 	return taken;

@@ -48,7 +48,7 @@ int sc_peers_init(struct sc_ep *ep)
 	sc_list_init(&ep->peers);
 	sc_list_init(&ep->absent);
 	sc_list_init(&ep->leaving);
-	ep->watched = ep->glanced = &ep->peers;
+	ep->watched = ep->life_checked = &ep->peers;
 	sc_list_init(&ep->borrowers);
 	sc_list_init(&ep->holding);
 	ep->inbound = calloc(ep->seg->header.slot_count, sizeof(*ep->inbound));
@@ -309,8 +309,8 @@ static void move(struct sc_peer *peer, struct sc_list *list)
 
 	if (ep->watched == &peer->all)
 		ep->watched = peer->all.prev;
-	if (ep->glanced == &peer->all)
-		ep->glanced = peer->all.prev;
+	if (ep->life_checked == &peer->all)
+		ep->life_checked = peer->all.prev;
 	sc_list_remove(&peer->all);
 	sc_list_append(list, &peer->all);
 	peer->present = list == &ep->peers;

@@ -22,7 +22,7 @@
 
 /* Peers that one look for a watched peer passes over: they are not attached, or gone. */
 #define WATCH_PASSES 64
-#define GLANCE_PASSES 2
+#define LIFE_PASSES 2
 /* A given-up peer that was seen to run RUNS times, RUNS_APART apart, has ended its copy in hand. */
 #define RUNS 200
 #define RUNS_APART 100000000 /* nanoseconds */
@@ -317,9 +317,9 @@ int sc_peers_watch(struct sc_ep *ep)
 	return ended + 1;
 }
 
-int sc_peers_glance(struct sc_ep *ep)
+int sc_peers_check_life(struct sc_ep *ep)
 {
-	struct sc_peer *peer = next_watched(ep, &ep->glanced, GLANCE_PASSES);
+	struct sc_peer *peer = next_watched(ep, &ep->life_checked, LIFE_PASSES);
 
 	/* the kernel marks the word first, and may take a while to give the memory back */
 	if (!peer || !sc_peer_is_marked(peer) || !sc_peer_is_dead(peer))

@@ -45,7 +45,7 @@ int sc_peers_watch(struct sc_ep *ep);
  * Looks whether the next peer's word of life is marked, for the time until the daemon's thread gets a processor. One
  * load; system calls only if it is. Returns 1 if the peer is dead.
  */
-int sc_peers_glance(struct sc_ep *ep);
+int sc_peers_check_life(struct sc_ep *ep);
 
 /* After the daemon's bell: handles peers that the daemon has found dead, and slots of the dead. Returns how many. */
 int sc_peers_hear(struct sc_ep *ep);

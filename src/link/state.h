@@ -188,8 +188,8 @@ struct sc_peer_delegate {
 	uint32_t rescued;	  /* withdrawn operations, the oldest, that the daemon's thread has done */
 	struct sc_rescue *rescue; /* NULL: the daemon's thread does none */
 	uint32_t looks;	       /* looks in vain at the oldest */
-	uint32_t spared;       /* the next operations, not delegated as the peer did not take the last */
-	uint32_t alone;	       /* the value of `spared` the last time */
+	uint32_t pause;	       /* the next operations, not delegated as the peer did not take the last */
+	uint32_t alone;	       /* the value of `pause` the last time */
 	uint64_t answers_read; /* answers in the peer's buffers that are read; the peer sees this */
 };
 
@@ -583,7 +583,7 @@ struct sc_ep {
 	bool (*knows)(void *arg, const char *addr); /* see struct sc_ep_attr */
 	void *knows_arg;
 	struct sc_list *watched; /* in `peers`: the peer last asked whether it lives */
-	struct sc_list *glanced; /* in `peers`: the peer whose word of life was last looked at */
+	struct sc_list *life_checked; /* in `peers`: the peer whose word of life was last looked at */
 	uint32_t polls, watch_mask;
 	bool idle;	  /* the last poll found nothing to do, and no work for polls has begun since */
 	uint32_t due;	  /* bits, 1 << SC_WORK_*: lists of `work` that may have entries */

@@ -73,7 +73,7 @@
  */
 #define LOOKS 100
 /* Operations that go directly before an absent peer is asked again. */
-#define SPARED_MAX 255
+#define PAUSE_MAX 255
 #define ERRNO_MAX 4095
 
 /* Tells whether only the target, or the endpoint's thread, does the operation: a get, or a put with remote data. */
@@ -93,8 +93,8 @@ static void learn(struct sc_peer *peer, bool alone)
 {
 	uint32_t more = 2 * peer->delegate.alone + 1;
 
-	peer->delegate.alone = !alone ? 0 : more < SPARED_MAX ? more : SPARED_MAX;
-	peer->delegate.spared = peer->delegate.alone;
+	peer->delegate.alone = !alone ? 0 : more < PAUSE_MAX ? more : PAUSE_MAX;
+	peer->delegate.pause = peer->delegate.alone;
 }
 
 /* Tells whether there are buffers. Half of them stay free for others, as an absent peer keeps those lent to it. */
@@ -338,8 +338,8 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	uint16_t bufs[SC_ABI_RECORD_BUFS] = { 0 };
 	struct sc_rma_op *op;
 
-	if (peer->delegate.spared) {
-		peer->delegate.spared--;
+	if (peer->delegate.pause) {
+		peer->delegate.pause--;
 		return 1;
 	}
 	if ((!rescue_begin(peer) && rma->flags & SC_SEND_INJECT) || is_rescued(peer))

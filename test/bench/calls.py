@@ -125,9 +125,9 @@ def way(profile, code, place, messages):
         else:
             times, target = profile.jumps.get(place, (0, following))
             taken = round(times / messages)
-            spared = round(profile.executed.get(place, 0) / messages) - taken
+            passed = round(profile.executed.get(place, 0) / messages) - taken
             first = taken if target[1] <= place[1] else 0
-            place = target if visits[place] <= first or visits[place] > first + spared else following
+            place = target if visits[place] <= first or visits[place] > first + passed else following
     raise ValueError("the way of a message does not end")
 
 

@@ -1087,7 +1087,7 @@ static void work_injecting_initiator(struct side *side)
 	go_on(side, 3);
 	wait_unpolled(side, 3, ULONG_MAX);
 	for (int i = 0; i < 3; i++) {
-		side->peer->delegate.spared = 0;
+		side->peer->delegate.pause = 0;
 		rma_one(side, &small, 1, SC_RMA_WRITE | SC_SEND_INJECT);
 		rma_one(side, i ? &large : &middle, 1, SC_RMA_WRITE | SC_SEND_INJECT);
 		if (!sc_list_empty(&side->peer->delegate.ops))

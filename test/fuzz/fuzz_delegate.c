@@ -140,7 +140,7 @@ static void post(const struct step *step)
 		return;
 	rma.context = &op_pending[op_count];
 	op_pending[op_count++] = true;
-	of_mad->delegate.spared = 0; /* each is offered, if that can be */
+	of_mad->delegate.pause = 0; /* each is offered, if that can be */
 	if (sc_rma_post(ep, of_mad, &rma))
 		op_pending[op_count - 1] = false;
 }

@@ -35,7 +35,7 @@ static void open_pair(void **state)
 		skip();
 	uncounted = true;
 	rma_open(&direct);
-	pair[0].peer->delegate.spared = UINT32_MAX;
+	pair[0].peer->delegate.pause = UINT32_MAX;
 	pair[0].peer->xfer.copies_not = true;
 	memset(space, 0xa5, SPACE);
 	memset(into, 0xa5, SPACE);
@@ -267,7 +267,7 @@ static void test_offer_behind(void **state)
 	memset(space, 0xa5, SPACE);
 	move(true, 0, 5000, 0);
 	assert_int_equal(put_off(), 1);
-	pair[0].peer->delegate.spared = 0;
+	pair[0].peer->delegate.pause = 0;
 	move(true, 1000, 100, 0);
 	assert_int_equal(pair[0].ep->counters.rma_delegated, 0);
 	assert_int_equal(put_off(), 2);
@@ -277,7 +277,7 @@ static void test_offer_behind(void **state)
 	/* once both are done, one is offered; and no operation is put off while the peer may take that one */
 	move(true, 1000, 100, 0);
 	assert_int_equal(pair[0].ep->counters.rma_delegated, 1);
-	pair[0].peer->delegate.spared = UINT32_MAX;
+	pair[0].peer->delegate.pause = UINT32_MAX;
 	move(true, 2000, 100, 0);
 	assert_int_equal(put_off(), 0);
 	assert_true(sc_list_empty(&pair[0].peer->delegate.ops));
@@ -386,7 +386,7 @@ static void test_requests_first(void **state)
 	memset(into, 0, 200000);
 	move(false, 0, 200000, 0);
 	assert_int_equal(put_off(), 1);
-	pair[0].peer->delegate.spared = 0;
+	pair[0].peer->delegate.pause = 0;
 	before_read = forbidden;
 	move(true, 0, 100, 0);
 	assert_int_equal(put_off(), 2);
@@ -515,7 +515,7 @@ static void test_peer_ends(void **state)
 
 	open_pair(state);
 	owner_start(&child, &far, &peer);
-	peer->delegate.spared = UINT32_MAX;
+	peer->delegate.pause = UINT32_MAX;
 	for (int i = 0; i < AT_ONCE; i++)
 		assert_int_equal(run_far(peer, &far, from, 1000, SC_RMA_WRITE).err, 0);
 	sc_ep_poll(pair[0].ep);

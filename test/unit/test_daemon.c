@@ -1347,7 +1347,7 @@ static void test_without(void **state)
 }
 
 /* Without a thread, and with no look at whether it lives that is not called for by its word of life. */
-static void glances(struct child *self, void *arg)
+static void checks_life(struct child *self, void *arg)
 {
 	struct sc_ep_attr attr = end_attr();
 	struct child *other = arg;
@@ -1365,13 +1365,13 @@ static void glances(struct child *self, void *arg)
 	end_close(&end);
 }
 
-static void test_glance(void **state)
+static void test_check_life(void **state)
 {
 	struct child child, survivor;
 
 	(void)state;
 	assert_true(child_start(&child, live, NULL));
-	assert_true(child_start(&survivor, glances, &child));
+	assert_true(child_start(&survivor, checks_life, &child));
 	child_kill(&child);
 	assert_int_equal(child_reap(&survivor), 0);
 	assert_true(sc_reap_scan() >= 0);
@@ -1717,7 +1717,7 @@ int main(void)
 		cmocka_unit_test_setup(test_life_scribbled, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_without, pair_setup),
-		cmocka_unit_test_setup(test_glance, pair_setup),
+		cmocka_unit_test_setup(test_check_life, pair_setup),
 		cmocka_unit_test_setup(test_lowered_limit, pair_setup),
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),

@@ -496,7 +496,7 @@ static void test_no_buffers(void **state)
 	memcpy(space, from, SPACE);
 	for (int round = 0; round < 3; round++) {
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->delegate.spared = 0;
+		pair[0].peer->delegate.pause = 0;
 		taken = counters()->rma_delegated_taken;
 		for (posted = 0; posted < 10; posted++)
 			offer_get(into + (size_t)posted * size, (uint64_t)posted * size, size);
@@ -515,9 +515,9 @@ static void test_no_buffers(void **state)
 }
 
 /* The initiator makes fewer and fewer offers to an owner that takes none; it makes more once the owner takes one. */
-static void test_spared(void **state)
+static void test_pause(void **state)
 {
-	uint64_t spared = 0;
+	uint64_t passed = 0;
 
 	OPEN();
 	for (uint64_t expected = 0; expected < 255;) {
@@ -526,7 +526,7 @@ static void test_spared(void **state)
 		expect_done(1);
 		owner_polls();
 		expected = 2 * expected + 1 < 255 ? 2 * expected + 1 : 255;
-		for (spared = 0; spared < expected; spared++) {
+		for (passed = 0; passed < expected; passed++) {
 			uint64_t offers = counters()->rma_delegated;
 
 			put(from, 0, 8, 0);
@@ -610,7 +610,7 @@ static void wrong_way(struct sc_remote remote, int err, uint32_t flags)
 
 		memset(space, 0xa5, SPACE);
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->delegate.spared = 0;
+		pair[0].peer->delegate.pause = 0;
 		assert_int_equal(post(&iov, 1, &remote, 1, flags), 0);
 		assert_true(end_idle(&pair[0]));
 		if (taken)
@@ -658,7 +658,7 @@ static void test_errors(void **state)
 	wrong((struct sc_remote){ page - 4, 8, sc_reg_key(mapped) }, EIO);
 	/* a page that gets have read is not known to be writable */
 	for (int i = 0; i < 2; i++) {
-		pair[0].peer->delegate.spared = 0;
+		pair[0].peer->delegate.pause = 0;
 		taken(into, (struct sc_remote){ 8, 8, sc_reg_key(mapped) }, 0);
 	}
 	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
@@ -700,7 +700,7 @@ static void test_get_errors(void **state)
 		struct sc_comp comp;
 
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->delegate.spared = 0;
+		pair[0].peer->delegate.pause = 0;
 		done = counters()->rma_delegated_taken;
 		assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
 		if (taken)
@@ -1077,7 +1077,7 @@ static void test_many_withdrawn(void **state)
 	assert_true(is_untouched(0, 0));
 	assert_true(sc_load_relaxed_64(claim_word()) == (uint64_t)many << 32);
 	pair[1].peer->taker.seen = many;
-	delegate->spared = 0;
+	delegate->pause = 0;
 	offer(from, 0, 8, 0);
 	owner_polls();
 	assert_memory_equal(space, from, 8);
@@ -1107,7 +1107,7 @@ static void test_long_ago(void **state)
 		pair[1].peer->taker.seen = passed[i];
 		sc_store_relaxed_64(claim_word(), (uint64_t)passed[i] << 32 | 1);
 		for (uint64_t put = 1; put < 4; put++) {
-			delegate->spared = 0;
+			delegate->pause = 0;
 			offer(from + 8 * put, 8 * put, 8, 0);
 			for (int poll = 0; poll < 300; poll++)
 				we_poll();
@@ -1163,7 +1163,7 @@ static void test_mad_reader(void **state)
 		memcpy(space, from, SPACE);
 		for (int round = 0; round < 100; round++) {
 			memset(into, 0x5a, 3000);
-			pair[0].peer->delegate.spared = 0;
+			pair[0].peer->delegate.pause = 0;
 			assert_int_equal(ask(into, 0, 3000), 0);
 			owner_polls();
 			we_poll();
@@ -1229,7 +1229,7 @@ static void test_far_apart(void **state)
 		for (uint32_t left = gets[i], some; left; left -= some) {
 			some = left < 1u << 30 ? left : 1u << 30;
 			gets_pass(some - 1);
-			pair[0].peer->delegate.spared = 0;
+			pair[0].peer->delegate.pause = 0;
 			offer_get(into, 0, 8);
 			owner_polls();
 			we_poll();
@@ -1237,7 +1237,7 @@ static void test_far_apart(void **state)
 			assert_memory_equal(into, space, 8);
 		}
 		for (int round = 0; round < 3; round++) {
-			pair[0].peer->delegate.spared = 0;
+			pair[0].peer->delegate.pause = 0;
 			offer(from, 8 * (uint64_t)round, 8, 0);
 			(void)sc_ep_poll(pair[0].ep);
 			assert_true(end_idle(&pair[0]) && is_untouched(0, 8 * (size_t)round));
@@ -1304,7 +1304,7 @@ static void test_race(void **state)
 
 		values[i] = i;
 		if (i % 4 == 0)
-			pair[0].peer->delegate.spared = 0; /* else it is asked too rarely */
+			pair[0].peer->delegate.pause = 0; /* else it is asked too rarely */
 		while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE | flags)) == -EAGAIN) {
 			ended += step();
 			sched_yield();
@@ -1350,7 +1350,7 @@ static void test_race_of_gets(void **state)
 
 		values[i] = i;
 		if (i % 4 == 0)
-			pair[0].peer->delegate.spared = 0; /* else it is asked too rarely */
+			pair[0].peer->delegate.pause = 0; /* else it is asked too rarely */
 		while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE)) == -EAGAIN)
 			ended += step();
 		assert_int_equal(ret, 0);
@@ -1443,14 +1443,14 @@ static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint3
 
 	owner_start(child, far, &peer);
 	while (!counters()->rma_delegated_taken) {
-		peer->delegate.spared = 0;
+		peer->delegate.pause = 0;
 		post_far(peer, far, from, 8, SC_RMA_WRITE);
 		sched_yield(); /* where there is no processor for it besides ours, it takes it now */
 		assert_int_equal(wait_comp().err, 0);
 	}
 	assert_int_equal(kill(child->pid, SIGSTOP), 0);
 	assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
-	peer->delegate.spared = 0;
+	peer->delegate.pause = 0;
 	remote = (struct sc_remote){ 0, 8, far->key };
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), 0);
@@ -1769,7 +1769,7 @@ int main(void)
 		cmocka_unit_test(test_mad_answer),
 		cmocka_unit_test(test_mad_reader),
 		cmocka_unit_test(test_race_of_gets),
-		cmocka_unit_test(test_spared),
+		cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_unmapped_meanwhile),

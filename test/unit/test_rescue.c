@@ -59,7 +59,7 @@ static void inject(const void *buf, uint64_t addr, uint64_t len)
 {
 	uint64_t before = counters()->rma_delegated;
 
-	pair[0].peer->delegate.spared = 0;
+	pair[0].peer->delegate.pause = 0;
 	put(buf, at(addr, len), SC_SEND_INJECT);
 	assert_int_equal(counters()->rma_delegated, before + 1);
 }
@@ -298,7 +298,7 @@ static void test_mixed(void **state)
 		uint64_t count = 1 + pair_random(&random) % 20;
 		int completions = (int)count;
 
-		pair[0].peer->delegate.spared = 0;
+		pair[0].peer->delegate.pause = 0;
 		for (uint64_t i = 0; i < count; i++) {
 			last++;
 			put(&last, at(0, 8), pair_random(&random) % 4 ? SC_SEND_INJECT : 0);
@@ -356,7 +356,7 @@ static void test_behind_others(void **state)
 	owner_polls();
 	assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
 	expect_done(2);
-	pair[0].peer->delegate.spared = 0;
+	pair[0].peer->delegate.pause = 0;
 	assert_int_equal(
 		post(&(struct iovec){ &value, 8 }, 1, &(struct sc_remote){ 0, 8, sc_reg_key(reg) }, 1, 0),
 		0);

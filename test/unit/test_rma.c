@@ -642,7 +642,7 @@ static void test_behind_atomics(void **state)
 		memset(space, 0, SPACE);
 		sum_init(&sum);
 		pair[0].ep->order = ordered ? SC_ORDER_MEMORY : 0;
-		pair[0].peer->delegate.spared = 100; /* this side would copy */
+		pair[0].peer->delegate.pause = 100; /* this side would copy */
 		to = (struct iovec){ &seen, 8 };
 		assert_int_equal(sc_atomic_post(pair[0].ep, pair[0].peer, &sum.atomic), 0);
 		while (post(&to, 1, &sum.remote, 1, ordered ? 0 : SC_SEND_FENCE) == -EAGAIN)
