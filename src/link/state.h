@@ -480,7 +480,6 @@ struct sc_rx_op {
 	struct sc_share share;	/* sharing: the copy with the sender */
 	bool unshared;		/* the copy stays unshared */
 	bool proven;		/* sharing: the last read was proven */
-	int failed;		/* sharing: negative errno, reported once the sender has ended too */
 	enum sc_rx_state state; /* of the transfer */
 	int outcome;		/* with this result: negative errno or 0 */
 	uint64_t fence;		/* arrival of a fenced message; 0: not fenced */

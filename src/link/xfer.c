@@ -86,7 +86,41 @@ static void taken_twice(struct sc_peer *peer, int error)
 	sc_peer_quarantine(peer, error, "chunks of a shared copy have been taken twice");
 }
 
-int sc_xfer_take(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *part)
+void sc_xfer_fail(struct sc_peer *peer, struct sc_share *share, int error)
+{
+	int ret = sc_share_close(share);
+
+	share->failed = error;
+	if (ret < 0)
+		taken_twice(peer, ret);
+}
+
+/* When nothing is left to take. 1: *part, what the joiner leaves to the opener; else as sc_xfer_next(). */
+static int settle(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *part)
+{
+	int error, ret = sc_share_outstanding(share, &error, part);
+
+	if (ret < 0) {
+		sc_peer_quarantine(peer, ret, "it reports chunks that it cannot have copied");
+		return ret;
+	}
+	if (ret) {
+		if (++peer->xfer.looks % LOOKS == 0 && sc_peer_is_dead(peer))
+			sc_peer_ended(peer);
+		return -EAGAIN;
+	}
+	peer->xfer.copies_not |= error && error != EFAULT && error != EKEYREJECTED;
+	if (!sc_share_has_come(share->words, share->generation)) {
+		peer->xfer.missed_index = share->index;
+		peer->xfer.missed_generation = share->generation;
+	}
+	if (!part->len || share->undone || share->failed)
+		return 0;
+	share->undone = true;
+	return 1;
+}
+
+int sc_xfer_next(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *part)
 {
 	int ret = sc_share_take(share, part);
 
@@ -94,33 +128,9 @@ int sc_xfer_take(struct sc_peer *peer, struct sc_share *share, struct sc_share_p
 		taken_twice(peer, ret);
 	else if (ret)
 		(void)SC_FAULT("xfer.taken");
+	else
+		ret = settle(peer, share, part);
 	return ret;
-}
-
-void sc_xfer_stop(struct sc_peer *peer, struct sc_share *share)
-{
-	int ret = sc_share_close(share);
-
-	if (ret < 0)
-		taken_twice(peer, ret);
-}
-
-int sc_xfer_settle(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *undone)
-{
-	int error, ret = sc_share_outstanding(share, &error, undone);
-
-	if (ret < 0)
-		sc_peer_quarantine(peer, ret, "it reports chunks that it cannot have copied");
-	else if (ret > 0 && ++peer->xfer.looks % LOOKS == 0 && sc_peer_is_dead(peer))
-		sc_peer_ended(peer);
-	if (ret)
-		return ret;
-	peer->xfer.copies_not |= error && error != EFAULT && error != EKEYREJECTED;
-	if (!sc_share_has_come(share->words, share->generation)) {
-		peer->xfer.missed_index = share->index;
-		peer->xfer.missed_generation = share->generation;
-	}
-	return 0;
 }
 
 bool sc_xfer_is_over(struct sc_peer *peer, struct sc_share *share)

@@ -14,7 +14,7 @@
  * The words of a share are in the joiner's segment, in the slot that the opener has claimed. They are the opener's
  * until it gives up that slot, when all its operations with the joiner have ended.
  *
- *   opener   sc_xfer_open() --> sc_xfer_take(), copy ... nothing left --> sc_xfer_settle() until 0 --> sc_xfer_leave()
+ *   opener   sc_xfer_open() --> sc_xfer_next(), copy ... until 0 --> sc_xfer_leave()
  *   joiner   sc_xfer_join() --> sc_xfer_progress(): check the memory, take, copy, report ... nothing left
  *
  * A joiner that computes is not asked again: the opener pays for the record, and for one copy in chunks, to find out
@@ -58,18 +58,15 @@ bool sc_xfer_may_open(struct sc_peer *peer);
  */
 bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_offer *offer);
 
-/* Takes a chunk. 1: *part; 0: none is left; negative errno: the peer has broken the rules and is given up. */
-int sc_xfer_take(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *part);
-
-/* Leaves the joiner nothing to take, because the opener copies no more. */
-void sc_xfer_stop(struct sc_peer *peer, struct sc_share *share);
-
 /*
- * When nothing is left to take. 0: the joiner has ended, and the opener copies *undone, if undone->len is not 0.
- * Positive: the joiner has chunks in hand. Negative errno: the peer has broken the rules and is given up. A dead peer
- * is lost.
+ * Finds what the opener copies next. 1: *part, a chunk that it has taken, or what the joiner could not copy. 0: both
+ * sides have ended. -EAGAIN: the joiner has chunks in hand; a dead peer is lost. Other negative errno: the peer has
+ * broken the rules and is given up.
  */
-int sc_xfer_settle(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *undone);
+int sc_xfer_next(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *part);
+
+/* Notes that the opener could not copy (negative errno): nobody takes more. `share->failed` keeps the error. */
+void sc_xfer_fail(struct sc_peer *peer, struct sc_share *share, int error);
 
 /*
  * Ends a share early: leaves the joiner nothing more to take. True: the joiner copies none of it any more. It has

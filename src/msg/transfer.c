@@ -24,7 +24,7 @@
  * the transfers before it have finished.
  *
  * If the peer dies, a message with a part missing fails, as does a copy of the peer's memory, with ECONNRESET
- * (sc_transfer_end_peer(), share_settle()). If this process dies between any two steps, the sender's operation is never
+ * (sc_transfer_end_peer(), share_end()). If this process dies between any two steps, the sender's operation is never
  * acknowledged, and fails with its peer; chunks that the sender then writes go nowhere.
  */
 #include "msg/transfer.h"
@@ -316,40 +316,30 @@ static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
 		return;
 	}
 	offer.to_count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
-	if (!sc_xfer_open(peer, &op->share, &offer))
-		return;
-	op->proven = false;
-	op->failed = 0;
+	if (sc_xfer_open(peer, &op->share, &offer))
+		op->proven = false;
 }
 
-/* Ends an operation with no chunk left to take. Returns false while the sender still has chunks in hand. */
-static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
+/* Ends an operation that both sides have ended to copy. */
+static void share_end(struct sc_ep *ep, struct sc_rx_op *op)
 {
-	struct sc_peer *peer = op->peer;
-	struct sc_share_part undone;
-	int ret = sc_xfer_settle(peer, &op->share, &undone);
+	int error = op->share.failed;
 
-	if (ret)
-		return ret < 0;
-	sc_xfer_leave(peer, &op->share);
-	if (undone.len && !op->failed)
-		op->failed = transfer_copy(op, undone.offset, undone.len, true);
-	else if (!op->failed && !op->proven)
-		op->failed = sc_peer_prove_read(peer);
-	if (op->failed)
-		transfer_failed(ep, op, op->failed);
+	sc_xfer_leave(op->peer, &op->share);
+	if (!error && !op->proven)
+		error = sc_peer_prove_read(op->peer);
+	if (error)
+		transfer_failed(ep, op, error);
 	else
 		transfer_copied(ep, op);
-	return true;
 }
 
 /* Notes that a chunk is copied, or `error`. The sender may have another chunk in hand. */
 static void share_moved(struct sc_rx_op *op, int error, bool proven)
 {
 	op->proven = proven;
-	op->failed = error;
 	if (error)
-		sc_xfer_stop(op->peer, &op->share);
+		sc_xfer_fail(op->peer, &op->share, error);
 }
 
 /* ---- progress of transfers ------------------------------------------------------------------- */
@@ -425,14 +415,14 @@ static void batch_add(struct batch *batch, struct sc_rx_op *op, const struct sc_
 	batch->ends |= op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
 }
 
-/* Finds the next part to copy. Returns 1 and *part; 0: the sender has all the rest in hand; -EPROTO. */
+/* Finds the next part to copy. 1: *part; else as sc_xfer_next(). */
 static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
 {
 	if (!op->share.words) {
 		*part = (struct sc_share_part){ op->done, step_size(op) };
 		return 1;
 	}
-	return sc_xfer_take(op->peer, &op->share, part);
+	return sc_xfer_next(op->peer, &op->share, part);
 }
 
 /* Copies all parts in one call. If the call fails, copies each part alone, to learn which one cannot be copied. */
@@ -477,10 +467,12 @@ static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 		if (!batch_has_room(&batch, op))
 			break;
 		ret = next_part(op, &part);
-		if (ret > 0)
+		if (ret > 0) {
 			batch_add(&batch, op, &part);
-		else if (!ret)
-			ended += share_settle(ep, op);
+		} else if (!ret) {
+			share_end(ep, op);
+			ended++;
+		}
 		if (!sc_list_empty(&peer->ending))
 			return ended; /* lost in the meantime */
 	}

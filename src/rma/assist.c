@@ -90,23 +90,10 @@ static bool ask(struct sc_rma_op *op)
 static void copy_part(struct sc_rma_op *op, const struct sc_share_part *part)
 {
 	const struct sc_rma rma = rma_of(op);
+	int error = sc_direct_part(op->peer, &rma, &op->ref, part);
 
-	op->error = sc_direct_part(op->peer, &rma, &op->ref, part);
-	if (op->error)
-		sc_xfer_stop(op->peer, &op->share);
-}
-
-/* Takes the next part and copies it. False: none is left. */
-static bool copy_next(struct sc_rma_op *op)
-{
-	struct sc_share_part part;
-
-	if (sc_xfer_take(op->peer, &op->share, &part) <= 0)
-		return false;
-	if (!sc_share_left(&op->share) && !op->share.theirs)
-		part.len = op->size - part.offset; /* alone: the tail with the rest */
-	copy_part(op, &part);
-	return true;
+	if (error)
+		sc_xfer_fail(op->peer, &op->share, error);
 }
 
 static void op_end(struct sc_rma_op *op, int error)
@@ -118,35 +105,19 @@ static void op_end(struct sc_rma_op *op, int error)
 /* Ends the operation, or does it alone if something went wrong. -EAGAIN: not now. */
 static int end(struct sc_rma_op *op)
 {
+	const struct sc_share_part tail = { op->share.size, op->size - op->share.size };
 	struct sc_peer *peer = op->peer;
 	const struct sc_regtab_view table = sc_seg_table(peer->seg);
 
+	if (op->share.theirs && tail.len && !op->share.failed)
+		copy_part(op, &tail);
 	sc_xfer_leave(peer, &op->share);
-	if (op->error || !sc_regtab_holds(&table, &op->ref)) {
-		op->error = 0;
+	if (op->share.failed || !sc_regtab_holds(&table, &op->ref))
 		return sc_direct_do(op);
-	}
 	op->moved = op->size;
 	peer->ep->counters.rma_assisted += op->share.theirs > 0;
 	sc_rmaop_end(op, 0);
 	return 0;
-}
-
-/* Ends an operation with no chunk left to take. -EAGAIN: the target has some in hand. */
-static int settle(struct sc_rma_op *op)
-{
-	struct sc_peer *peer = op->peer;
-	struct sc_share_part part;
-	int ret = sc_xfer_settle(peer, &op->share, &part);
-
-	if (ret)
-		return ret < 0 ? peer->error : -EAGAIN;
-	if (part.len && !op->error)
-		copy_part(op, &part);
-	part = (struct sc_share_part){ op->share.size, op->size - op->share.size };
-	if (op->share.theirs && part.len && !op->error)
-		copy_part(op, &part);
-	return end(op);
 }
 
 /*
@@ -157,12 +128,20 @@ static int go_on(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	bool asked = op->share.words || ask(op);
+	struct sc_share_part part;
+	int ret = asked ? sc_xfer_next(peer, &op->share, &part) : 0;
 
-	if (asked && copy_next(op))
+	if (ret > 0) {
+		if (!sc_share_left(&op->share) && !op->share.theirs)
+			part.len = op->size - part.offset; /* alone: the tail with the rest */
+		copy_part(op, &part);
 		return 1;
+	}
 	if (peer->link == SC_LINK_DOWN)
 		return peer->error;
-	return asked ? settle(op) : sc_direct_do(op);
+	if (ret)
+		return ret;
+	return asked ? end(op) : sc_direct_do(op);
 }
 
 int sc_assist_settle_slow(struct sc_peer *peer)

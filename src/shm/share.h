@@ -42,6 +42,8 @@ struct sc_share {
 	uint32_t generation;	     /* never 0, which a new slot holds */
 	uint32_t index;		     /* index of the words in the slot */
 	bool front;		     /* the opener's view */
+	bool undone;		     /* the opener's view: it has got what the joiner left (xfer.c) */
+	int failed;		     /* the opener's view: negative errno of its own copy (xfer.c) */
 	uint64_t size;
 	uint64_t head, chunk; /* size of the first chunk; of each other chunk but the last */
 	uint32_t chunks;
