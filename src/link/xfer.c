@@ -237,19 +237,20 @@ static int parts_copy(const struct sc_xfer *xfer, const struct sc_cma_parts *par
 	return sc_cma_write(peer->cma.pid, &copy, &moved);
 }
 
-static void message_add(struct sc_cma_parts *parts, const struct sc_xfer *xfer, const struct sc_share_part *part)
+static void message_add(struct sc_cma_parts *parts, struct sc_xfer *xfer, size_t offset, size_t len)
 {
-	sc_cma_add(parts,
-			&(struct sc_cma_copy){ xfer->ours, xfer->ours_count,
-				xfer->theirs, xfer->theirs_count, part->len }, part->offset);
+	sc_cma_add(parts, xfer,
+		   &(struct sc_cma_copy){ xfer->ours, xfer->ours_count, xfer->theirs, xfer->theirs_count,
+					  len },
+		   offset);
 }
 
-static int message_copy(const struct sc_xfer *xfer, const struct sc_share_part *part)
+static int message_copy(struct sc_xfer *xfer, const struct sc_cma_part *part)
 {
 	struct sc_cma_parts parts;
 
 	sc_cma_parts_init(&parts);
-	message_add(&parts, xfer, part);
+	message_add(&parts, xfer, part->offset, part->len);
 	return parts_copy(xfer, &parts);
 }
 
@@ -296,35 +297,26 @@ static void moved(struct sc_xfer *xfer, size_t len, int error)
 	peer->writes_fail = true;
 }
 
-/* Chunks of several messages to one peer, for one call. */
-struct batch {
-	struct sc_xfer *xfers[SC_CMA_PARTS];
-	struct sc_share_part of[SC_CMA_PARTS]; /* the chunk of each */
-	struct sc_cma_parts parts;
-};
-
-static bool batch_has_room(const struct batch *batch, const struct sc_xfer *xfer)
+/* Tells whether a chunk of that message goes in the same call as those of `parts`: it has room, and is for that peer. */
+static bool has_room(const struct sc_cma_parts *parts, const struct sc_xfer *xfer)
 {
-	return (!batch->parts.count || batch->xfers[0]->peer == xfer->peer) &&
-	       sc_cma_has_room(&batch->parts, xfer->ours_count, xfer->theirs_count, sc_share_largest(&xfer->share));
+	const struct sc_xfer *first = parts->count ? parts->part[0].payload : xfer;
+
+	return first->peer == xfer->peer && sc_cma_has_room(parts, xfer->ours_count, xfer->theirs_count,
+							    sc_share_largest(&xfer->share));
 }
 
-static void batch_add(struct batch *batch, struct sc_xfer *xfer, const struct sc_share_part *part)
+/* Copies the chunks of several messages in one call. If that fails, copies each alone, to learn which one fails. */
+static void messages_copy(const struct sc_cma_parts *parts)
 {
-	batch->xfers[batch->parts.count] = xfer;
-	batch->of[batch->parts.count] = *part;
-	message_add(&batch->parts, xfer, part);
-}
+	int all = parts_copy(parts->part[0].payload, parts);
 
-/* Copies all chunks in one call. If that fails, copies each alone, to learn which one fails. */
-static void batch_copy(const struct batch *batch)
-{
-	const struct sc_cma_parts *parts = &batch->parts;
-	int all = parts_copy(batch->xfers[0], parts);
+	for (uint32_t i = 0; i < parts->count; i++) {
+		const struct sc_cma_part *part = &parts->part[i];
 
-	for (uint32_t i = 0; i < parts->count; i++)
-		moved(batch->xfers[i], batch->of[i].len,
-		      all && parts->count > 1 ? message_copy(batch->xfers[i], &batch->of[i]) : all);
+		moved(part->payload, part->len,
+		      all && parts->count > 1 ? message_copy(part->payload, part) : all);
+	}
 }
 
 /*
@@ -335,12 +327,12 @@ int sc_xfer_progress(struct sc_ep *ep)
 {
 	const struct sc_reg *reg = NULL;
 	struct sc_share_part part;
-	struct batch batch;
+	struct sc_cma_parts parts;
 	int alone = 0;
 
 	if (!sc_list_empty(&ep->work[SC_WORK_PULLING]))
 		return 0;
-	sc_cma_parts_init(&batch.parts);
+	sc_cma_parts_init(&parts);
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_JOINED]) {
 		struct sc_xfer *xfer = sc_list_entry(entry, struct sc_xfer, of_ep);
 
@@ -348,13 +340,13 @@ int sc_xfer_progress(struct sc_ep *ep)
 			alone++;
 			if (take(xfer, &reg, &part))
 				moved(xfer, part.len, memory_copy(xfer, reg, &part));
-		} else if (!batch_has_room(&batch, xfer)) {
+		} else if (!has_room(&parts, xfer)) {
 			break;
 		} else if (take(xfer, &reg, &part)) {
-			batch_add(&batch, xfer, &part);
+			message_add(&parts, xfer, part.offset, part.len);
 		}
 	}
-	if (batch.parts.count)
-		batch_copy(&batch);
-	return alone + (int)batch.parts.count;
+	if (parts.count)
+		messages_copy(&parts);
+	return alone + (int)parts.count;
 }

@@ -391,28 +391,24 @@ static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
 	}
 }
 
-/* Parts of several messages of a peer, to copy in one call. */
-struct batch {
-	struct sc_rx_op *ops[SC_CMA_PARTS];
-	struct sc_share_part of[SC_CMA_PARTS]; /* the part of each */
-	bool ends; /* one may be the last of its message: prove whose memory it was */
-	struct sc_cma_parts parts;
-};
-
-static bool batch_has_room(const struct batch *batch, const struct sc_rx_op *op)
+static bool has_room(const struct sc_cma_parts *parts, const struct sc_rx_op *op)
 {
-	return sc_cma_has_room(&batch->parts, op->iov_count, op->segment_count,
+	return sc_cma_has_room(parts, op->iov_count, op->segment_count,
 			       op->share.words ? sc_share_largest(&op->share) : step_size(op));
 }
 
-static void batch_add(struct batch *batch, struct sc_rx_op *op, const struct sc_share_part *part)
+static void part_add(struct sc_cma_parts *parts, struct sc_rx_op *op, const struct sc_share_part *part)
 {
-	batch->ops[batch->parts.count] = op;
-	batch->of[batch->parts.count] = *part;
-	sc_cma_add(&batch->parts,
-			&(struct sc_cma_copy){ op->iov, op->iov_count,
-				op->segments, op->segment_count, part->len }, part->offset);
-	batch->ends |= op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
+	sc_cma_add(parts, op,
+		   &(struct sc_cma_copy){ op->iov, op->iov_count, op->segments, op->segment_count,
+					  part->len },
+		   part->offset);
+}
+
+/* Tells whether this part may be the last of its message. Its copy then proves whose memory it was. */
+static bool may_be_last(const struct sc_rx_op *op, const struct sc_share_part *part)
+{
+	return op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
 }
 
 /* Finds the next part to copy. 1: *part; else as sc_xfer_next(). */
@@ -425,18 +421,21 @@ static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
 	return sc_xfer_next(op->peer, &op->share, part);
 }
 
-/* Copies all parts in one call. If the call fails, copies each part alone, to learn which one cannot be copied. */
-static void batch_copy(struct sc_ep *ep, struct sc_peer *peer, const struct batch *batch)
+/*
+ * Copies parts of several messages of a peer in one call. If that fails, copies each part alone, to learn which one
+ * cannot be copied.
+ */
+static void parts_copy(struct sc_ep *ep, struct sc_peer *peer, const struct sc_cma_parts *parts,
+		       bool prove)
 {
-	const struct sc_cma_parts *parts = &batch->parts;
 	const struct sc_cma_copy copy = sc_cma_parts_copy(parts);
-	int all = sc_peer_read(peer, &copy, batch->ends);
+	int all = sc_peer_read(peer, &copy, prove);
 	bool apart = all && parts->count > 1;
-	bool proven = batch->ends || apart;
+	bool proven = prove || apart;
 
 	for (uint32_t i = 0; i < parts->count; i++) {
-		const struct sc_share_part *part = &batch->of[i];
-		struct sc_rx_op *op = batch->ops[i];
+		const struct sc_cma_part *part = &parts->part[i];
+		struct sc_rx_op *op = part->payload;
 		int ret = apart ? transfer_copy(op, part->offset, part->len, proven) : all;
 
 		if (!all)
@@ -451,24 +450,25 @@ static void batch_copy(struct sc_ep *ep, struct sc_peer *peer, const struct batc
 /* Copies a part of each of the oldest operations in one call. */
 static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 {
-	struct batch batch;
+	struct sc_cma_parts parts;
+	bool prove = false;
 	int ended = 0;
 
 	if (!sc_list_empty(&peer->ending))
 		return 0; /* lost: its operations are about to end */
-	batch.ends = false;
-	sc_cma_parts_init(&batch.parts);
+	sc_cma_parts_init(&parts);
 	share_ahead(ep, peer);
 	sc_list_for_safe (entry, next, &peer->recv.copying) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
 		struct sc_share_part part;
 		int ret;
 
-		if (!batch_has_room(&batch, op))
+		if (!has_room(&parts, op))
 			break;
 		ret = next_part(op, &part);
 		if (ret > 0) {
-			batch_add(&batch, op, &part);
+			part_add(&parts, op, &part);
+			prove |= may_be_last(op, &part);
 		} else if (!ret) {
 			share_end(ep, op);
 			ended++;
@@ -476,9 +476,9 @@ static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 		if (!sc_list_empty(&peer->ending))
 			return ended; /* lost in the meantime */
 	}
-	if (batch.parts.count)
-		batch_copy(ep, peer, &batch);
-	return ended + (int)batch.parts.count;
+	if (parts.count)
+		parts_copy(ep, peer, &parts, prove);
+	return ended + (int)parts.count;
 }
 
 int sc_transfer_progress(struct sc_ep *ep)

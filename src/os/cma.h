@@ -54,6 +54,10 @@ int sc_cma_read(const struct sc_cma *cma, const struct sc_cma_copy *copy);
 struct sc_cma_parts {
 	uint32_t count;
 	size_t local_count, remote_count, len; /* bytes, the same on both sides */
+	struct sc_cma_part {
+		void *payload; /* the caller's: whose bytes [offset, offset + len) these are */
+		size_t offset, len;
+	} part[SC_CMA_PARTS];
 	struct iovec local[SC_CMA_ELEMENTS], remote[SC_CMA_ELEMENTS];
 };
 
@@ -93,10 +97,11 @@ static inline bool sc_cma_has_room(const struct sc_cma_parts *parts, size_t loca
 				 parts->remote_count + remote_count <= SC_CMA_ELEMENTS);
 }
 
-/* Adds the bytes [offset, offset + len) of both vectors as a part; the vectors may be longer. */
-static inline void sc_cma_add(struct sc_cma_parts *parts, const struct sc_cma_copy *copy, size_t offset)
+/* Adds the bytes [offset, offset + len) of both vectors as a part of `payload`; the vectors may be longer. */
+static inline void sc_cma_add(struct sc_cma_parts *parts, void *payload, const struct sc_cma_copy *copy,
+			      size_t offset)
 {
-	parts->count++;
+	parts->part[parts->count++] = (struct sc_cma_part){ payload, offset, copy->len };
 	parts->local_count += sc_iov_slice(copy->local, copy->local_count, offset, copy->len,
 					   parts->local + parts->local_count);
 	parts->remote_count += sc_iov_slice(copy->remote, copy->remote_count, offset, copy->len,

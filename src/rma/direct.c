@@ -490,7 +490,10 @@ static uint32_t copy_several(struct sc_peer *peer, const struct sc_rma *several,
 	return count;
 }
 
-/* Operations at the head of the list that fit one copy, all puts or all gets. */
+/*
+ * Operations at the head of the list that fit one copy, all puts or all gets. They make one operation, not sc_cma_parts:
+ * each step of its copy raises the hazards of all ranges, and finds the peer's addresses.
+ */
 struct batch {
 	size_t size;
 	struct sc_rma rma; /* one remote range for each operation */

@@ -294,8 +294,9 @@ static void test_together(void **state)
 							 k + 1 < elements ? part : sizes[i] - k * part };
 			sc_cma_parts_init(&parts);
 			while (sc_cma_has_room(&parts, elements, elements, sizes[i]))
-				sc_cma_add(&parts,
-						&(struct sc_cma_copy){ iov, elements, iov, elements, sizes[i] }, 0);
+				sc_cma_add(&parts, NULL,
+					   &(struct sc_cma_copy){ iov, elements, iov, elements, sizes[i] },
+					   0);
 			assert_int_equal(parts.count, sc_cma_together(elements, sizes[i]));
 			assert_int_equal(parts.len, parts.count * sizes[i]);
 			assert_int_equal(parts.local_count, parts.count * elements);
