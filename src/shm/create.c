@@ -151,7 +151,7 @@ static int publish_as(struct sc_seg *seg, const struct sc_ep_name *as, uint16_t 
 	return sc_shmfile_publish(&seg->file, name);
 }
 
-/* Uses the wanted name, or a new one, which is unique because its nonce has 128 random bits. */
+/* Uses the wanted name, or a new one, which is unique because it has 64 random bits: SC_ADDR_NONCE bytes of the nonce. */
 static int publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 {
 	struct sc_ep_name own;
