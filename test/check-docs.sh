@@ -67,7 +67,7 @@ section_names()
 }
 
 # "| `NAME` | VALUE | `FILE` | *SECTION* |"
-rows=$(sed -n '/^## Thresholds$/,/^# /p' docs/MEASUREMENTS.md | sed -n 's/`//g; s/^| \(.*\) |$/\1/p' | sed '1,2d')
+rows=$(sed -n '/^## Thresholds$/,/^# /p' docs/MEASUREMENTS.md | sed -n 's/`//g; s/^| \(.*\) |$/\1/p' | sed 1d)
 [ -n "$rows" ] || complain "docs/MEASUREMENTS.md has no table of thresholds"
 while IFS='|' read -r name value file section; do
 	name=${name% } value=${value# } value=${value% } file=${file# } file=${file% } section=${section# }
@@ -84,6 +84,22 @@ while IFS='|' read -r name value file section; do
 done <<END
 $rows
 END
+
+for name in $(sed -nE 's/^\t([A-Z_]+) =.*/\1/p; s/^#define (SC_ROUTE_[A-Z_]+) .*/\1/p' src/link/route.c src/link/route.h); do
+	echo "$rows" | grep -q "^$name |" || complain "the table of thresholds of docs/MEASUREMENTS.md lacks $name"
+done
+
+# each entry of the glossary names a file
+sed 's/^- \*\*/\f&/; s/^## .*/\f/' docs/GLOSSARY.md | tr '\n\f' ' \n' | grep '^- \*\*' |
+	grep -vE '`(src|prov|include|util)/[a-z0-9_/.]+`' | sed -E 's/^- \*\*([^*]*)\*\*.*/docs\/GLOSSARY.md names no file for: \1/' |
+	grep . && status=1
+
+# each kind of record has a row in both tables of kinds, and is in a diagram
+sequences=$(sed -n '/^## Sequences$/,/^## Registrations/p' docs/PROTOCOL.md | sed -n '/^```$/,/^```$/p')
+for kind in $(sed -nE 's/^\tSC_ABI_([A-Z_]+) = [0-9]+,.*/\1/p' include/shmcma/abi.h | sort -u); do
+	[ "$(grep -cE "^\| [A-Z_, ]*\b$kind\b" docs/PROTOCOL.md)" -ge 2 ] || complain "a table of docs/PROTOCOL.md lacks $kind"
+	echo "$sequences" | grep -qw "$kind" || complain "docs/PROTOCOL.md has no diagram with $kind"
+done
 
 for module in $(ls src/*/*.[ch] prov/*/*.c | sed 's/\.[ch]$//' | sort -u); do
 	grep -qE "\`$module\.[ch]\`" docs/ARCHITECTURE.md || complain "docs/ARCHITECTURE.md does not name $module"
