@@ -57,13 +57,19 @@
 /* The hazard word of this file; direct.c uses the last one only for an operation on so many ranges, never meanwhile. */
 #define HAZARD (SC_ABI_HAZARDS - 1)
 
-/* Writes the keeper if it is `from`; no other function writes it. False: the other thread was faster. */
-static bool keeper_move(struct sc_rescue *rescue, uint32_t from, uint32_t to)
+/*
+ * Writes the keeper if it is `from`; no other function writes it. False: the other thread was faster. No thread is
+ * faster than the one that `from` names, so its moves succeed.
+ */
+static bool keeper_move(struct sc_rescue *rescue, enum sc_rescue_keeper from, enum sc_rescue_keeper to)
 {
 	assert(to == SC_RESCUE_NONE    ? from == SC_RESCUE_ENDPOINT || from == SC_RESCUE_COPIES
 	       : to == SC_RESCUE_RESTS ? from == SC_RESCUE_COPIES
 				       : from == SC_RESCUE_NONE || from == SC_RESCUE_RESTS);
-	return sc_cas_acq_rel_32(&rescue->keeper, from, to);
+	bool moved = sc_cas_acq_rel_32(&rescue->keeper, from, to);
+
+	assert(moved || from == SC_RESCUE_NONE || from == SC_RESCUE_RESTS);
+	return moved;
 }
 
 /* ---- the endpoint's side --------------------------------------------------------------------- */
