@@ -10,15 +10,22 @@
  * over their records. If the application does not poll, the daemon's thread withdraws puts and does them (rescue.c). The
  * payload of an injected put is in its record, or in the buffers that the record names, until the put ends.
  *
- *   decided by this side          by the peer                        the word that says so
- *   DELEGATED                                                        claim: not below either half
- *      |  \---------------------> TAKEN                              claim, low half     (O1)
- *      |                             \--> ENDED, well or badly       put: delegated_done (O2)
- *      |                                                             get: its `ended`    (O3)
- *      \--> WITHDRAWN --> done directly                              claim, high half    (O1)
+ *   edge                      who writes it                                        the word that says so
+ *   none -> DELEGATED         this side: sc_delegate_post()                        the ring: a record
+ *   DELEGATED -> TAKEN        the peer: claim_next() of taker.c                    claim, low half     (O1)
+ *   DELEGATED -> WITHDRAWN    this side, the thread that the keeper of rescue.c    claim, high half    (O1)
+ *                             names: withdraw_from(), or withdraw() of rescue.c
+ *   TAKEN -> ENDED            the peer: put_end() and sc_taker_tell_slow(),        put: delegated_done (O2)
+ *                             or get_end(), of taker.c                             get: its `ended`    (O3)
+ *   WITHDRAWN -> DONE         this side: copy_some() of rescue.c,                  none
+ *                             or do_directly()
+ *   any -> FAILED             this side: sc_rma_end_peer() of rma.c, for a peer    none
+ *                             that is lost
  *
- * No field holds the state of one operation: its number says it, against these words. claim_next() of taker.c writes the
- * low half of the claim. The thread that the keeper of rescue.c names writes the high half.
+ * No field holds the state of one operation, and no enum names it: its number says it, against these words. In private,
+ * sc_delegate_post() sets `ours` to `end`, withdraw_from() moves it down, and pass_done() moves it up again. No assertion
+ * depends on a half of the claim, because the peer can write both: each side compares its own half with its own count,
+ * and an impossible one ends the connection.
  *
  *   O1 compare and swap of one word by both: each operation belongs to one side. A withdrawal takes back all that is
  *      not taken, so each side has a range of numbers: the peer [first, ours), this side [ours, end)
@@ -52,6 +59,7 @@
  */
 #include "rma/delegate.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include "proc/calibration.h"
@@ -379,29 +387,44 @@ static int disbelieve(struct sc_peer *peer)
 	return -EPROTO;
 }
 
+/*
+ * DELEGATED to WITHDRAWN: operations from number `from` on, which the caller has checked. No other function of this
+ * thread writes the claim. False: it is no longer `claim`.
+ */
+static bool withdraw_from(struct sc_peer *peer, uint64_t claim, uint32_t from)
+{
+	struct sc_peer_delegate *delegate = &peer->delegate;
+	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
+
+	assert(delegate->ours == delegate->end &&
+	       from - delegate->first <= delegate->end - delegate->first);
+	if (!sc_cas_acq_rel_64(word, claim, (uint64_t)delegate->end << 32 | (uint32_t)claim)) /* O1 */
+		return false;
+	delegate->withdrawn = delegate->end;
+	delegate->ours = from;
+	learn(peer, true);
+	return true;
+}
+
 /* Takes over what the daemon's thread has withdrawn. The peer changes the claim no more: it finds all withdrawn. */
 static int take_over(struct sc_peer *peer)
 {
-	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
 	const struct sc_rescue *rescue = peer->delegate.rescue;
 	uint32_t from = rescue->from, taken = from - peer->delegate.first;
-	uint64_t claim = sc_load_relaxed_64(word);
+	uint64_t claim = sc_load_relaxed_64(&sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim);
 
 	if (taken > peer->delegate.end - peer->delegate.first || claim >> 32 != rescue->withdrawn ||
-	    !sc_cas_acq_rel_64(word, claim, (uint64_t)peer->delegate.end << 32 | (uint32_t)claim))
+	    !withdraw_from(peer, claim, from))
 		return disbelieve(peer);
-	(void)SC_FAULT("delegate.taken_over");
-	peer->delegate.withdrawn = peer->delegate.end;
-	peer->delegate.ours = from;
 	peer->delegate.rescued = rescue->done - from;
-	learn(peer, true);
+	(void)SC_FAULT("delegate.taken_over");
 	return 0;
 }
 
 /* A try fails only if the peer has taken more, so the number of tries is limited. */
 static int withdraw_here(struct sc_peer *peer)
 {
-	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
+	const uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
 	uint32_t most = peer->delegate.end - peer->delegate.first;
 
 	for (uint32_t tries = 0; tries <= SC_ABI_DELEGATED; tries++) {
@@ -412,12 +435,9 @@ static int withdraw_here(struct sc_peer *peer)
 			break;
 		if (taken == most)
 			return 0;
-		if (!sc_cas_acq_rel_64(word, claim, (uint64_t)peer->delegate.end << 32 | (uint32_t)claim))
+		if (!withdraw_from(peer, claim, peer->delegate.first + taken))
 			continue;
 		(void)SC_FAULT("delegate.withdrawn");
-		peer->delegate.withdrawn = peer->delegate.end;
-		peer->delegate.ours = peer->delegate.first + taken;
-		learn(peer, true);
 		return 0;
 	}
 	return disbelieve(peer);
@@ -435,6 +455,13 @@ static int withdraw(struct sc_peer *peer)
 	if (rescue)
 		sc_rescue_release(rescue);
 	return ret;
+}
+
+/* WITHDRAWN to DONE: the oldest operation. */
+static void pass_done(struct sc_peer *peer)
+{
+	assert(peer->delegate.first == peer->delegate.ours && peer->delegate.ours != peer->delegate.end);
+	peer->delegate.ours = ++peer->delegate.first;
 }
 
 /* Ends the oldest operation, which the daemon's thread has done. */
@@ -478,7 +505,7 @@ static int do_directly(struct sc_peer *peer)
 	}
 	if (ret)
 		return ret;
-	peer->delegate.ours = ++peer->delegate.first;
+	pass_done(peer);
 	hold(peer);
 	return 0;
 }
@@ -516,7 +543,7 @@ void sc_delegate_end_peer(struct sc_peer *peer)
 		;
 	while (peer->delegate.first == peer->delegate.ours && peer->delegate.rescued) {
 		end_rescued(peer);
-		peer->delegate.ours = ++peer->delegate.first;
+		pass_done(peer);
 	}
 }
 
