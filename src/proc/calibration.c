@@ -48,6 +48,7 @@
 #include "base/log.h"
 #include "os/otherfile.h"
 #include "os/shmfile.h"
+#include "proc/process.h"
 
 #define REPEATS 32
 
@@ -65,15 +66,10 @@
 #define EAGER_MAX 65536u
 #define EAGER_STEP 4096u
 
-/*
- * The calibration that this process knows: cma_start in the high half, cma_per_kib in the low half; 0: none. Relaxed:
- * no other data goes with this word.
- */
-static atomic_uint_least64_t known;
-
 static void remember(const struct sc_calibration *calibration)
 {
-	atomic_store_explicit(&known, (uint64_t)calibration->cma_start << 32 | calibration->cma_per_kib,
+	atomic_store_explicit(&sc_process.kept.costs,
+			      (uint64_t)calibration->cma_start << 32 | calibration->cma_per_kib,
 			      memory_order_relaxed);
 }
 
@@ -449,7 +445,7 @@ void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_co
 
 uint64_t sc_calibration_cma_ns(size_t size, size_t fragments, uint32_t together)
 {
-	uint64_t costs = atomic_load_explicit(&known, memory_order_relaxed);
+	uint64_t costs = atomic_load_explicit(&sc_process.kept.costs, memory_order_relaxed);
 	uint64_t start = costs >> 32, per_kib = costs & UINT32_MAX;
 
 	return start / together + (size + (fragments - 1) * SC_CMA_ELEMENT) * per_kib / 1024;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * process.c: the only instance of struct sc_process, and what a forked child does with its copy. A test program that
- * starts the library anew sets the instance to its first value.
+ * starts the library anew sets the instance, but not its part `kept`, to its first value.
  *
  * A forked child has no daemon's thread, cannot use its copies of endpoints, and watches none of its parent's peers.
  * Its lists may be half changed: it does not walk them, and begins with empty ones.
@@ -13,16 +13,9 @@
 
 #include "base/fault.h"
 
-struct sc_process sc_process = { .mutex = PTHREAD_MUTEX_INITIALIZER, .pipe = SC_PIPE_NONE };
-
-/* Memory that a forked child inherits and does not free. These pointers keep it from being a leak. */
-static struct {
-	struct sc_list watched;
-	uint32_t *pids;
-} inherited[8];
-static unsigned int forks;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool can_fork;
+struct sc_process sc_process = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+				 .pipe = SC_PIPE_NONE,
+				 .kept.once = PTHREAD_ONCE_INIT };
 
 static void init_lists(void)
 {
@@ -34,28 +27,30 @@ static void init_lists(void)
 
 static void atfork_child(void)
 {
-	unsigned int at = forks++ % (sizeof(inherited) / sizeof(inherited[0]));
+	size_t count = sizeof(sc_process.kept.inherited) / sizeof(sc_process.kept.inherited[0]);
+	unsigned int at = sc_process.kept.forks++ % count;
 
 	sc_pidfds_inherited();
 	sc_pipe_close(&sc_process.pipe);
-	inherited[at].watched = sc_process.watched;
-	inherited[at].pids = sc_process.leftovers.pids;
+	sc_process.kept.inherited[at].watched = sc_process.watched;
+	sc_process.kept.inherited[at].pids = sc_process.leftovers.pids;
 	sc_process = (struct sc_process){ .mutex = PTHREAD_MUTEX_INITIALIZER,
 					  .pipe = SC_PIPE_NONE,
-					  .said = sc_process.said };
+					  .said = sc_process.said,
+					  .kept = sc_process.kept };
 	init_lists();
 }
 
 static void begin_once(void)
 {
 	init_lists();
-	can_fork = !SC_TRY("process.atfork", pthread_atfork(NULL, NULL, atfork_child));
+	sc_process.kept.can_fork = !SC_TRY("process.atfork", pthread_atfork(NULL, NULL, atfork_child));
 }
 
 bool sc_process_begin(void)
 {
-	pthread_once(&once, begin_once);
-	return can_fork;
+	pthread_once(&sc_process.kept.once, begin_once);
+	return sc_process.kept.can_fork;
 }
 
 bool sc_process_wake_locked(void)

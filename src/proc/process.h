@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <shmcma/core.h>
@@ -18,11 +19,11 @@ enum sc_process_state { SC_PROCESS_ALONE, SC_PROCESS_WATCHES, SC_PROCESS_STOPS }
 
 /* The state of this process for the thread that watches other processes, see daemon.c. */
 struct sc_process {
-	pthread_mutex_t mutex; /* protects all but the last two parts */
+	pthread_mutex_t mutex; /* protects all but the last three parts */
 	enum sc_process_state state;
 	pthread_t thread;
 	struct sc_pipe pipe; /* wakes the thread */
-	bool said;	     /* the log says why the thread cannot start */
+	bool said;	     /* the log says why the thread cannot start; a forked child keeps it */
 	bool scans_ticks;    /* scan all names now and then, without a death */
 	bool calibrates;     /* measure the machine if it has no calibration */
 
@@ -59,6 +60,23 @@ struct sc_process {
 	struct sc_leftovers leftovers;
 	char dead[SC_ADDR_NAME_MAX]; /* a name to remove */
 	int dead_count;		     /* names to remove; 2 or more: by a scan */
+
+	/* A forked child keeps this part. */
+	struct {
+		pthread_once_t once;
+		bool can_fork;
+		/*
+		 * The calibration that this process knows: cma_start in the high half, cma_per_kib in the low half; 0:
+		 * none. Any thread. Relaxed: no other data goes with this word.
+		 */
+		atomic_uint_least64_t costs;
+		/* Memory of ancestors that a child does not free. These pointers keep it from being a leak. */
+		struct {
+			struct sc_list watched;
+			uint32_t *pids;
+		} inherited[8];
+		unsigned int forks;
+	} kept;
 };
 
 extern struct sc_process sc_process;
