@@ -294,9 +294,11 @@ DEFINE_RUN(float_complex, float_complex, 64, false)
 
 /* ---- under the lock -------------------------------------------------------------------------- */
 
-/* Held for one piece, which is at most SC_ATOMIC_MAX bytes. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t lock_once = PTHREAD_ONCE_INIT;
+/* Held for one piece, which is at most SC_ATOMIC_MAX bytes. It stays here: this room does not know proc/process.h. */
+static struct {
+	pthread_mutex_t mutex;
+	pthread_once_t once;
+} lock = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT };
 
 /*
  * A child that is forked while another thread holds the lock would find it held for ever. The lock guards only memory
@@ -304,7 +306,7 @@ static pthread_once_t lock_once = PTHREAD_ONCE_INIT;
  */
 static void atfork_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&lock.mutex, NULL);
 }
 
 static void watch_forks(void)
@@ -314,8 +316,8 @@ static void watch_forks(void)
 
 static void acquire(void)
 {
-	pthread_once(&lock_once, watch_forks);
-	pthread_mutex_lock(&lock);
+	pthread_once(&lock.once, watch_forks);
+	pthread_mutex_lock(&lock.mutex);
 }
 
 /* locked_<type>(): the same as run_<type>(), for types without processor instructions. */
@@ -334,7 +336,7 @@ static void acquire(void)
 				memcpy(target, &value, sizeof(value));                                    \
 			put(&at->result, &old, sizeof(old));                                              \
 		}                                                                                         \
-		pthread_mutex_unlock(&lock);                                                              \
+		pthread_mutex_unlock(&lock.mutex);                                                        \
 	}
 
 DEFINE_LOCKED(int128, int128)

@@ -37,13 +37,12 @@ enum {
 };
 
 static struct {
-	char point[128]; /* "": none */
-	int action;	 /* an errno or ACTION_* */
+	pthread_once_t once;
+	_Atomic unsigned long reached; /* count for the point */
+	char point[128];	       /* "": none */
+	int action;		       /* an errno or ACTION_* */
 	unsigned long nth;
-} armed;
-
-static pthread_once_t armed_once = PTHREAD_ONCE_INIT;
-static _Atomic unsigned long reached; /* count for the armed point */
+} armed = { .once = PTHREAD_ONCE_INIT };
 
 static bool parse_number(const char *text, long max, long *number)
 {
@@ -118,8 +117,8 @@ static int act(void)
 
 static int from_environment(const char *point)
 {
-	pthread_once(&armed_once, arm);
-	if (strcmp(point, armed.point) || atomic_fetch_add(&reached, 1) + 1 != armed.nth)
+	pthread_once(&armed.once, arm);
+	if (strcmp(point, armed.point) || atomic_fetch_add(&armed.reached, 1) + 1 != armed.nth)
 		return 0;
 	return act();
 }

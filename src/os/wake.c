@@ -74,6 +74,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the futex is the low 
 #define ARMINGS_LOW 0xfffcu
 #define ARMING_LOW 4u
 
+/* Always 0: no thread arms it, so sc_wake() does not write to it. Not const, as words of peers have the same type. */
 uint64_t sc_wake_nobody;
 
 static uint32_t *futex_of(uint64_t *word)
