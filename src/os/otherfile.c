@@ -36,19 +36,20 @@
 
 #define PROC_PATH_MAX 40
 
-/* Tells whether this process has a lock on the open file of that descriptor. */
-static bool has_lock(const char *fd)
+/* Returns whether this process has a lock on the open file of that descriptor, or -errno. */
+static int has_lock(const char *fd)
 {
 	char path[PROC_PATH_MAX], line[128];
-	bool found = false;
+	int found = 0;
 	FILE *info;
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%.10s", fd);
 	info = SC_TRY_PTR("otherfile.fdinfo", NULL, fopen(path, "re"));
-	while (info && !found && fgets(line, sizeof(line), info))
+	if (!info)
+		return errno == ENOENT ? 0 : -errno; /* closed meanwhile: the lock is dropped */
+	while (!found && fgets(line, sizeof(line), info))
 		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
-	if (info)
-		SC_CALL("otherfile.fdinfo_close", fclose(info));
+	SC_CALL("otherfile.fdinfo_close", fclose(info));
 	return found;
 }
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -250,6 +251,12 @@ static void test_another_file_system(void **state)
 	unlink(from);
 }
 
+static void finds_lock(struct child *self, void *arg)
+{
+	(void)self;
+	CHILD_CHECK(sc_lifelock_check(*(const int *)arg, NULL) == 1);
+}
+
 /*
  * A second copy of the library in this process has a POSIX lock on a file that this copy does not list. This copy does
  * not open the file: to close it would free that lock.
@@ -266,6 +273,17 @@ static void test_lock_of_a_twin(void **state)
 	sc_otherfile_close(fd);
 	assert_int_equal(sc_lifelock_lock(twin), 0);
 	assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EBUSY);
+	/* whether there is a lock cannot be told: it counts as locked, unless the descriptor is gone */
+	if (core_failing("otherfile.fdinfo", EMFILE))
+		assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EMFILE);
+	core_failing(NULL, 0);
+	assert_int_equal(child_run(finds_lock, &twin), 0);
+	if (core_failing("otherfile.fdinfo", ENOENT)) {
+		fd = sc_otherfile_open(ANOTHER, &st);
+		assert_true(fd >= 0);
+		sc_otherfile_close(fd);
+	}
+	core_failing(NULL, 0);
 	close(twin);
 	remove_file(ANOTHER);
 }
@@ -281,6 +299,7 @@ static void test_peer(void **state)
 {
 	/* the special bits count as well */
 	static const mode_t others[] = { 0640, 0604, 0700, 0400, 01600, 02600, 04600, 07600 };
+	static const int not_files[] = { ELOOP, EISDIR, ENXIO, EACCES, EWOULDBLOCK, ETXTBSY };
 	char path[SC_SHMFILE_PATH_MAX], from[SC_SHMFILE_PATH_MAX];
 	struct sc_shmfile *own = *state;
 	int before, fd, next;
@@ -317,6 +336,9 @@ static void test_peer(void **state)
 	close(fd);
 	if (core_failing("otherfile.peer", EMFILE))
 		assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EMFILE);
+	for (size_t i = 0; i < sizeof(not_files) / sizeof(not_files[0]); i++)
+		if (core_failing("otherfile.peer", not_files[i]))
+			assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EACCES);
 	core_failing(NULL, 0);
 
 	assert_int_equal(link(from, path), 0);
@@ -344,6 +366,34 @@ static void test_lock_of_a_calibration(void **state)
 	remove_file(CALIBRATION);
 }
 
+/* A file is as it was seen before only if nothing that a look can tell has changed. */
+static void test_unchanged(void **state)
+{
+	const struct sc_shmfile *own = *state;
+	struct stat as, other;
+
+	assert_return_code(fstat(own->fd, &as), errno);
+	assert_true(sc_otherfile_is_unchanged(own->fd, &as));
+	other = as;
+	other.st_dev++;
+	assert_false(sc_otherfile_is_unchanged(own->fd, &other));
+	other = as;
+	other.st_ino++;
+	assert_false(sc_otherfile_is_unchanged(own->fd, &other));
+	other = as;
+	other.st_size++;
+	assert_false(sc_otherfile_is_unchanged(own->fd, &other));
+	other = as;
+	other.st_nlink++;
+	assert_false(sc_otherfile_is_unchanged(own->fd, &other));
+	assert_return_code(fchmod(own->fd, 0640), errno);
+	assert_false(sc_otherfile_is_unchanged(own->fd, &as));
+	assert_return_code(fchmod(own->fd, 0600), errno);
+	if (core_failing("otherfile.unchanged", EBADF))
+		assert_false(sc_otherfile_is_unchanged(own->fd, &as));
+	core_failing(NULL, 0);
+}
+
 #ifdef SC_FAULT_INJECTION
 
 /* Between the look at what has the name ANOTHER and its opening it becomes what is now called COMING. */
@@ -356,6 +406,51 @@ static int rename_at_look(const char *point)
 	sc_shmfile_path(COMING, from);
 	sc_shmfile_path(ANOTHER, to);
 	return rename(from, to) ? EIO : 0;
+}
+
+/* The same, and what has been opened cannot be looked at. */
+static int rename_and_hide(const char *point)
+{
+	return strcmp(point, "otherfile.other") ? rename_at_look(point) : EIO;
+}
+
+/* Between the look and the opening a file of another file system is mounted there. */
+static const char *mounted;
+
+static int mount_at_look(const char *point)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+
+	if (strcmp(point, "otherfile.other_stat.done"))
+		return 0;
+	sc_shmfile_path(ANOTHER, path);
+	return mount(mounted, path, NULL, MS_BIND, NULL) ? EIO : 0;
+}
+
+/* The opened file is not the one that was looked at, although the numbers of the inodes may be the same. */
+static void test_mounted_meanwhile(void **state)
+{
+	char from[] = "/tmp/test_own.XXXXXX", path[SC_SHMFILE_PATH_MAX];
+	int fd = mkstemp(from);
+	struct stat st, other;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_return_code(fstat(fd, &other), errno);
+	close(fd);
+	close(put_file(ANOTHER));
+	sc_shmfile_path(ANOTHER, path);
+	mounted = from;
+	sc_fault_hook = mount_at_look;
+	fd = sc_otherfile_open(ANOTHER, &st);
+	core_failing(NULL, 0);
+	assert_true(fd >= 0);
+	assert_true(st.st_dev == other.st_dev && st.st_ino == other.st_ino);
+	sc_otherfile_close(fd);
+	assert_return_code(umount(path), errno);
+	remove_file(ANOTHER);
+	unlink(from);
 }
 
 static void test_name_changes_hands(void **state)
@@ -396,9 +491,24 @@ static void test_name_changes_hands(void **state)
 	core_failing(NULL, 0);
 	assert_int_equal(child_run(find_locked, own), 0);
 	remove_file(ANOTHER);
+	/* the same, and what was opened cannot be looked at: it stays open all the same */
+	close(put_file(ANOTHER));
+	assert_return_code(link(from, to), errno);
+	sc_fault_hook = rename_and_hide;
+	assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EIO);
+	core_failing(NULL, 0);
+	assert_int_equal(child_run(find_locked, own), 0);
+	remove_file(ANOTHER);
 }
 
 #else
+
+static void test_mounted_meanwhile(void **state)
+{
+	(void)state;
+	core_without_points();
+	skip();
+}
 
 static void test_name_changes_hands(void **state)
 {
@@ -454,6 +564,63 @@ static void test_bare_fork(void **state)
 	assert_true(sc_shmfile_is_named(NAME, ((struct sc_shmfile *)*state)->dev, ((struct sc_shmfile *)*state)->ino));
 }
 
+/* ---- the end of the process ------------------------------------------------------------------ */
+
+static struct sc_shmfile *second;
+
+/* Another thread closes the second file while it is asked about. */
+static bool closed_meanwhile(const char *name)
+{
+	if (!strcmp(name, ANOTHER))
+		sc_shmfile_unlink(second);
+	return !strcmp(name, ANOTHER);
+}
+
+/* Another thread ends the process too while a file is asked about: it asks about the others. */
+static bool ended_by_two(const char *name)
+{
+	static bool nested;
+
+	if (!nested) {
+		nested = true;
+		sc_shmfile_unlink_all(ended_by_two);
+		nested = false;
+		return false;
+	}
+	return !strcmp(name, NAME) || !strcmp(name, ANOTHER);
+}
+
+static void open_second(struct sc_shmfile *file)
+{
+	second = file;
+	assert_int_equal(sc_shmfile_create(file), 0);
+	assert_int_equal(sc_shmfile_publish(file, ANOTHER), 0);
+}
+
+static void close_second(void)
+{
+	sc_shmfile_unlink(second);
+	assert_true(sc_shmfile_put(second));
+	sc_shmfile_close(second);
+}
+
+static void test_end(void **state)
+{
+	struct sc_shmfile *own = *state, another;
+
+	open_second(&another);
+	sc_shmfile_unlink_all(ended_by_two);
+	/* the one that was asked about second is kept */
+	assert_true(sc_shmfile_has_name(&another) != sc_shmfile_has_name(own));
+	close_second();
+
+	open_second(&another);
+	sc_shmfile_unlink_all(closed_meanwhile);
+	assert_false(sc_shmfile_has_name(&another));
+	assert_false(sc_shmfile_has_name(own)); /* nobody awaits it */
+	close_second();
+}
+
 /* ---- all fails ------------------------------------------------------------------------------- */
 
 static void test_cannot_publish(void **state)
@@ -483,6 +650,67 @@ static void test_cannot_unlink(void **state)
 	assert_true(sc_shmfile_is_named(NAME, own->dev, own->ino));
 }
 
+static void create_below_limit(struct child *self, void *arg)
+{
+	struct rlimit limit = { 4096, RLIM_INFINITY };
+
+	(void)self, (void)arg;
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+	CHILD_CHECK(!sc_shmfile_check_size(4096));
+	CHILD_CHECK(sc_shmfile_check_size(4097) == -EFBIG);
+	if (core_failing("shmfile.limit", EPERM))
+		CHILD_CHECK(!sc_shmfile_check_size(4097));
+	limit.rlim_cur = RLIM_INFINITY; /* this process may write counts of coverage at its end */
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+}
+
+/* A limit that cannot be read is left to the kernel. */
+static void test_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(create_below_limit, NULL), 0);
+}
+
+static void open_as_input(struct child *self, void *arg)
+{
+	int above;
+
+	(void)self, (void)arg;
+	close(STDIN_FILENO);
+	CHILD_CHECK(open("/dev/null", O_RDONLY | O_CLOEXEC) == STDIN_FILENO);
+	if (core_failing("shmfile.above", EMFILE))
+		CHILD_CHECK(sc_shmfile_above_streams(STDIN_FILENO) == STDIN_FILENO);
+	core_failing(NULL, 0);
+	above = sc_shmfile_above_streams(STDIN_FILENO);
+	CHILD_CHECK(above > STDERR_FILENO);
+	CHILD_CHECK(sc_shmfile_above_streams(above) == above);
+}
+
+/* A descriptor stays where the application expects its own stream only if there is no other. */
+static void test_streams(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(open_as_input, NULL), 0);
+}
+
+/* The child has to find out who it is. */
+static void describe_unknown(struct child *self, void *arg)
+{
+	struct sc_abi_owner owner;
+
+	(void)self, (void)arg;
+	if (core_failing("host.open", EMFILE))
+		CHILD_CHECK(sc_shmfile_describe(&owner) == -EMFILE);
+	core_failing(NULL, 0);
+	CHILD_CHECK(!sc_shmfile_describe(&owner) && owner.pid == getpid());
+}
+
+static void test_describe(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(describe_unknown, NULL), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -499,10 +727,16 @@ int main(void)
 		TEST(test_peer),
 		TEST(test_lock_of_a_twin),
 		TEST(test_lock_of_a_calibration),
+		TEST(test_unchanged),
 		TEST(test_name_changes_hands),
+		TEST(test_mounted_meanwhile),
 		TEST(test_bare_fork),
+		TEST(test_end),
 		TEST(test_cannot_publish),
 		TEST(test_cannot_unlink),
+		TEST(test_limit),
+		TEST(test_streams),
+		TEST(test_describe),
 	};
 
 	alone = child_private_shm("size=16m,mode=1777");
