@@ -1566,6 +1566,57 @@ static void test_calls_fail(void **state)
 		assert_int_equal(child_run(do_without, (void *)&thread_points[i]), 0);
 }
 
+#ifdef SC_FAULT_INJECTION
+
+static _Atomic int interruptions;
+
+static int interrupt_polls(const char *point)
+{
+	return !strcmp(point, "daemon.poll") && interruptions > 0 && interruptions-- ? EINTR : 0;
+}
+
+/* Signals interrupt the thread's sleep: it sleeps again, and still knows the descriptors. */
+static void is_interrupted(struct child *self, void *arg)
+{
+	struct child other;
+	struct sc_peer *peer;
+	struct end end;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	assert_true(child_start(&other, live, NULL));
+	interruptions = 3;
+	sc_fault_hook = interrupt_polls;
+	end_open(&end, NULL);
+	peer = connect_to(&end, other.line);
+	watchdog_await(!interruptions);
+	pidfds_await(0, 1);
+	child_kill(&other);
+	watchdog_await(sc_watch_has_ended(&peer->watch));
+	await_loss(&end, peer);
+	core_failing(NULL, 0);
+	end_close(&end);
+	sc_process_fini();
+}
+
+static void test_interrupted(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(is_interrupted, NULL), 0);
+	assert_true(sc_reap_scan() >= 0);
+}
+
+#else
+
+static void test_interrupted(void **state)
+{
+	(void)state;
+	core_without_points();
+	skip();
+}
+
+#endif
+
 /* The application has chosen a scheduling policy for itself and its threads: the thread keeps it. */
 static void is_batch(struct child *self, void *arg)
 {
@@ -1722,6 +1773,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),
 		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
+		cmocka_unit_test_setup(test_interrupted, pair_setup),
 		cmocka_unit_test_setup(test_batch, pair_setup),
 		cmocka_unit_test_setup(test_many_bells, pair_setup),
 		cmocka_unit_test_setup(test_many_watches, pair_setup),

@@ -1395,6 +1395,34 @@ static void test_owner_closes(void **state)
 	rma_close();
 }
 
+/*
+ * Where no thread of this process can do puts for it, its applications' puts are delegated all the same, unless they are
+ * injected; they are withdrawn, and done, by a poll or when the endpoint closes.
+ */
+static void test_without_thread(void **state)
+{
+	for (int which = 0; which < 4; which++) {
+		OPEN();
+		pair[0].ep->alone = which % 2;
+		pair[0].ep->barrier = pair[0].ep->barrier && pair[0].ep->alone;
+		offer(from, 0, 8, 0);
+		assert_null(pair[0].peer->delegate.rescue);
+		if (which < 2) {
+			we_poll();
+			assert_memory_equal(space, from, 8);
+			expect_done(1);
+			put(from + 8, 8, 8, SC_SEND_INJECT);
+			assert_memory_equal(space + 8, from + 8, 8); /* in the call */
+			expect_done(1);
+			expect_idle();
+		} else {
+			end_close(&pair[0]);
+			assert_memory_equal(space, from, 8);
+		}
+		rma_close();
+	}
+}
+
 /* The owner does two and closes before the initiator looks; the third one, which comes too late, is not done. */
 static void test_owner_closes_when_done(void **state)
 {
@@ -1756,6 +1784,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_taken),
+		cmocka_unit_test(test_without_thread),
 		cmocka_unit_test(test_ended_by_several_polls),
 		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test(test_got),

@@ -211,6 +211,37 @@ static void test_look(void **state)
 	sc_leftover_fini(&leftovers);
 }
 
+/* There may be more names than there is space for at first. */
+static void test_many(void **state)
+{
+	struct sc_addr parts = { .uid = geteuid(), .pid = (uint32_t)getpid() };
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
+	struct sc_leftovers leftovers = { 0 };
+	pid_t pid = sleeper();
+
+	(void)state;
+	if (!alone)
+		skip();
+	for (parts.ep = 0; parts.ep < 100; parts.ep++) {
+		sc_addr_file(&parts, name);
+		sc_shmfile_path(name, path);
+		make_file(path);
+	}
+	make_name(pid);
+	assert_false(sc_leftover_look(&leftovers));
+	assert_int_equal(leftovers.count, 2); /* processes */
+	make_zombie(pid);
+	assert_true(sc_leftover_look(&leftovers));
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	remove_name(pid);
+	for (parts.ep = 0; parts.ep < 100; parts.ep++) {
+		sc_addr_file(&parts, name);
+		sc_shmfile_path(name, path);
+		assert_int_equal(unlink(path), 0);
+	}
+	sc_leftover_fini(&leftovers);
+}
+
 static int by_pid(const void *a, const void *b)
 {
 	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
@@ -339,6 +370,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_look, pair_setup), /* before there is a thread here */
+		cmocka_unit_test_setup(test_many, pair_setup),
 		cmocka_unit_test_setup(test_next, pair_setup),
 		cmocka_unit_test_setup(test_others, pair_setup),
 		cmocka_unit_test_setup(test_calls_fail, pair_setup),

@@ -19,17 +19,27 @@
 /* A process has one pidfd, also if several watches ask for it. */
 static void test_peers(void **state)
 {
+	struct pollfd polls[SC_PIDFDS_MAX];
 	int place = sc_pidfd_get(getpid());
 
 	(void)state;
+	for (int i = 0; i < SC_PIDFDS_MAX; i++)
+		polls[i].revents = POLLIN;
 	assert_true(place != SC_NO_PIDFD);
 	assert_true(sc_pidfd_is_open(place));
 	assert_int_equal(sc_pidfd_get(getpid()), place);
 	assert_int_equal(pidfds_count(0, 0), 1);
+	assert_false(
+		sc_pidfd_has_event(place, polls)); /* as it is not polled yet, and as its process lives */
+	sc_pidfds_arrange(polls);
+	assert_false(sc_pidfd_has_event(place, polls));
+	polls[place].revents = POLLIN;
+	assert_true(sc_pidfd_has_event(place, polls));
 	sc_pidfd_put(place);
 	assert_int_equal(pidfds_count(0, 0), 1);
 	sc_pidfd_put(place);
 	assert_int_equal(pidfds_count(0, 0), 0);
+	assert_false(sc_pidfd_has_event(place, polls)); /* of nobody any more */
 	assert_int_equal(sc_pidfd_get(0x7ffffff0), SC_NO_PIDFD);
 	if (core_failing("pidfd.limit", EPERM))
 		assert_int_equal(sc_pidfd_get(getpid()), SC_NO_PIDFD);

@@ -420,6 +420,25 @@ static void test_known(void **state)
 	}
 }
 
+/* More pages than are remembered: each check asks the kernel again. */
+static void test_too_many_to_know(void **state)
+{
+	struct sc_probe memory = { 0 };
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (SC_PROBE_SEEN + 2) * page;
+	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct iovec all = { at, size };
+
+	(void)state;
+	assert_ptr_not_equal(at, MAP_FAILED);
+	sc_probe_choose(&memory, 7);
+	if (sc_probe_check(NULL, &all, 1, true))
+		skip();
+	assert_int_equal(sc_probe_check(&memory, &all, 1, true), 0);
+	assert_int_equal(mprotect(at + size - page, page, PROT_READ), 0);
+	assert_int_equal(sc_probe_check(&memory, &all, 1, true), -EIO);
+	assert_int_equal(munmap(at, size), 0);
+}
+
 /* Mapped is what has an address, whatever may be done with it. No range is too long to ask. */
 static void test_mapped(void **state)
 {
@@ -430,6 +449,9 @@ static void test_mapped(void **state)
 	(void)state;
 	assert_true(sc_probe_is_mapped(some, 2));
 	assert_true(sc_probe_is_mapped(some, 0));
+	if (core_failing("probe.mapped", ENOMEM))
+		assert_false(sc_probe_is_mapped(some, 2));
+	core_failing(NULL, 0);
 	assert_int_equal(mprotect(pages.read, pages.size, PROT_NONE), 0);
 	assert_true(sc_probe_is_mapped(some, 2));
 	some[1] = (struct iovec){ pages.none, 1 };
@@ -443,12 +465,19 @@ static void test_mapped(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_populated),     cmocka_unit_test(test_copied_by_kernel),
-		cmocka_unit_test(test_nothing_asked), cmocka_unit_test(test_no_peek),
-		cmocka_unit_test(test_no_touch),      cmocka_unit_test(test_no_look_at_all),
-		cmocka_unit_test(test_fails),	      cmocka_unit_test(test_special),
-		cmocka_unit_test(test_secret),	      cmocka_unit_test(test_known_bytes),
-		cmocka_unit_test(test_known),	      cmocka_unit_test(test_mapped),
+		cmocka_unit_test(test_populated),
+		cmocka_unit_test(test_copied_by_kernel),
+		cmocka_unit_test(test_nothing_asked),
+		cmocka_unit_test(test_no_peek),
+		cmocka_unit_test(test_no_touch),
+		cmocka_unit_test(test_no_look_at_all),
+		cmocka_unit_test(test_fails),
+		cmocka_unit_test(test_special),
+		cmocka_unit_test(test_secret),
+		cmocka_unit_test(test_known_bytes),
+		cmocka_unit_test(test_known),
+		cmocka_unit_test(test_mapped),
+		cmocka_unit_test(test_too_many_to_know),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
