@@ -353,8 +353,14 @@ static void test_not_asked(void **state)
 	expect_done();
 	assert_int_equal(move(false, 0, 65535), 0);
 	expect_done();
+	ends_settle(pair, 2);
+	assert_true(sc_assist_may_ask(pair[0].peer));
+	pair[0].peer->seg->header.capabilities |= SC_ABI_CAP_STRICT;
+	assert_false(sc_assist_may_ask(pair[0].peer)); /* its memory is not copied from here */
+	pair[0].peer->seg->header.capabilities &= ~SC_ABI_CAP_STRICT;
 	sleep = &sc_seg_presence(pair[1].ep->seg)->sleep;
 	sc_store_relaxed_64(sleep, sc_load_relaxed_64(sleep) | SC_ABI_SLEEP_ASLEEP);
+	assert_false(sc_assist_may_ask(pair[0].peer));
 	assert_int_equal(move(true, 0, 400000), 0);
 	expect_done();
 	sc_store_relaxed_64(sleep, sc_load_relaxed_64(sleep) & ~SC_ABI_SLEEP_FLAGS);

@@ -1566,6 +1566,36 @@ static void test_calls_fail(void **state)
 		assert_int_equal(child_run(do_without, (void *)&thread_points[i]), 0);
 }
 
+/* A process that is not to look for what others have left does nothing but keep its own files when a tick is due. */
+static void ticks_without_scan(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end end;
+	uint32_t rung;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	attr.config.scan = attr.config.calibrate = false;
+	end_open(&end, &attr);
+	thread_await(1);
+	rung = sc_load_acquire_32(&end.ep->bell.rung);
+	for (int i = 0; i < 2; i++) { /* the second one comes after all of the first */
+		int64_t due = __atomic_load_n(&sc_process.tick, __ATOMIC_RELAXED);
+
+		seconds_ahead += TICK_SECONDS;
+		watchdog_await(__atomic_load_n(&sc_process.tick, __ATOMIC_RELAXED) != due);
+	}
+	assert_int_equal(sc_load_acquire_32(&end.ep->bell.rung), rung);
+	end_close(&end);
+	sc_process_fini();
+}
+
+static void test_ticks_without_scan(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(ticks_without_scan, NULL), 0);
+}
+
 #ifdef SC_FAULT_INJECTION
 
 static _Atomic int interruptions;
@@ -1774,6 +1804,7 @@ int main(void)
 		cmocka_unit_test_setup(test_end, pair_setup),
 		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
 		cmocka_unit_test_setup(test_interrupted, pair_setup),
+		cmocka_unit_test_setup(test_ticks_without_scan, pair_setup),
 		cmocka_unit_test_setup(test_batch, pair_setup),
 		cmocka_unit_test_setup(test_many_bells, pair_setup),
 		cmocka_unit_test_setup(test_many_watches, pair_setup),

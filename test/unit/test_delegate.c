@@ -514,6 +514,31 @@ static void test_no_buffers(void **state)
 	rma_close();
 }
 
+/* The owner has no memory for more buffers: it answers what it has buffers for, and the initiator does the rest. */
+static void test_no_memory_for_buffers(void **state)
+{
+	size_t size = 4096;
+	uint32_t have;
+
+	OPEN_WITH_SMALL_BUFFERS();
+	memcpy(space, from, SPACE);
+	memset(into, 0x5a, SPACE);
+	have = pair[1].ep->pool.have;
+	for (size_t i = 0; i < 10; i++)
+		offer_get(into + i * size, i * size, size);
+	if (core_failing("memory.pool", ENOSPC))
+		owner_polls();
+	core_failing(NULL, 0);
+	assert_int_equal(pair[1].ep->pool.have, have);
+	we_poll();
+	expect_done(10);
+	assert_memory_equal(into, from, 10 * size);
+	assert_true(is_unwritten(0, 10 * size));
+	owner_polls();
+	expect_idle();
+	rma_close();
+}
+
 /* The initiator makes fewer and fewer offers to an owner that takes none; it makes more once the owner takes one. */
 static void test_pause(void **state)
 {
@@ -1423,6 +1448,20 @@ static void test_without_thread(void **state)
 	}
 }
 
+/* The owner says that it has ended what has not been delegated: nothing is open with a peer that is given up. */
+static void test_mad_end(void **state)
+{
+	OPEN();
+	offer(from, 0, 8, 0);
+	assert_true(sc_delegate_has_open(pair[0].peer));
+	sc_store_release_32(&consumer()->delegated_done, 5);
+	assert_false(sc_delegate_has_open(pair[0].peer));
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	we_poll();
+	assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+	rma_close();
+}
+
 /* The owner does two and closes before the initiator looks; the third one, which comes too late, is not done. */
 static void test_owner_closes_when_done(void **state)
 {
@@ -1785,6 +1824,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_without_thread),
+		cmocka_unit_test(test_mad_end),
 		cmocka_unit_test(test_ended_by_several_polls),
 		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test(test_got),
@@ -1794,6 +1834,7 @@ int main(void)
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_straddling),
 		cmocka_unit_test(test_no_buffers),
+		cmocka_unit_test(test_no_memory_for_buffers),
 		cmocka_unit_test(test_get_errors),
 		cmocka_unit_test(test_mad_answer),
 		cmocka_unit_test(test_mad_reader),

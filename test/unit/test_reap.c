@@ -707,6 +707,9 @@ static void test_old_with_header(void **state)
 	assert_true(sc_reap_scan_unsure() >= 0);
 	assert_false(exists(name));
 	assert_true(sc_reap_scan() >= 0); /* the owner's segment */
+	make_file(name, 0600, "SCSHMCMA"); /* and one with another header names nobody */
+	assert_true(sc_reap_scan_unsure() >= 0);
+	assert_false(exists(name));
 }
 
 /* By its name and type ours, its content nobody's, its lock free: dead. */

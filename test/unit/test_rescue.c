@@ -550,7 +550,7 @@ static void test_large_before_message(void **state)
 /* The application writes its buffer again; then the endpoint's thread withdraws what nobody has taken, and does it. */
 static void test_read_back(void **state)
 {
-	static const size_t sizes[] = { 1, 200, 256, 257, 4096 };
+	static const size_t sizes[] = { 0, 1, 200, 256, 257, 4096 };
 	static uint8_t buf[4096];
 
 	OPEN();
@@ -587,6 +587,31 @@ static void test_data(void **state)
 	expect_done(1);
 	expect_idle();
 	rma_close();
+}
+
+/*
+ * One that the owner does not come to is withdrawn, and a note tells the owner; where there is no space for the note, it
+ * stays until the owner polls.
+ */
+static void test_data_waits(void **state)
+{
+	struct sc_comp comp;
+
+	for (int full = 0; full < 2; full++) {
+		OPEN();
+		put(from, at(0, 200), SC_SEND_INJECT | SC_SEND_DATA);
+		while (full && !end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT))
+			;
+		for (int poll = 0; poll < 300; poll++)
+			sc_ep_poll(pair[0].ep);
+		assert_int_equal(is_untouched(0, 0), full);
+		owner_polls();
+		assert_memory_equal(space, from, 200);
+		comp = comp_take(&pair[1].rx);
+		assert_int_equal(comp.data, 0xda7a);
+		expect_done(1);
+		rma_close();
+	}
 }
 
 /* The application counts what is done to that memory: it has to poll for that. */
@@ -677,6 +702,27 @@ static void test_mad_claim(void **state)
 		assert_int_equal(comp_take(&pair[0].tx).err, fails ? EPROTO : 0);
 		rma_close();
 	}
+}
+
+/* The peer says that it has ended a put which the daemon's thread has withdrawn from it. */
+static void test_mad_end(void **state)
+{
+	OPEN();
+	hold();
+	inject(from, 0, 8);
+	inject(from + 8, 8, 8);
+	for (int look = 0; look < 2; look++)
+		sc_rescue_look_locked();
+	release();
+	assert_true(sc_rescue_has_begun(rescue()));
+	sc_store_release_32(
+		&sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->consumer.delegated_done, 1);
+	for (int poll = 0; poll < 300; poll++)
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(counters()->quarantines, 1);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+	rma_close();
 }
 
 static struct sc_abi_line *record_of(uint32_t number)
@@ -799,9 +845,11 @@ int main(void)
 		cmocka_unit_test(test_large_before_message),
 		cmocka_unit_test(test_read_back),
 		cmocka_unit_test(test_data),
+		cmocka_unit_test(test_data_waits),
 		cmocka_unit_test(test_counted),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_mad_claim),
+		cmocka_unit_test(test_mad_end),
 		cmocka_unit_test(test_mad_record),
 		cmocka_unit_test(test_lost_meanwhile),
 		cmocka_unit_test(test_process_ends),

@@ -519,6 +519,52 @@ static void test_name_changes_hands(void **state)
 
 #endif
 
+/* A process that is not told of forks finds out in each call who it is. */
+static void know_who(struct child *self, void *arg)
+{
+	const struct sc_host *host;
+	int status;
+	pid_t pid;
+
+	(void)self, (void)arg;
+	if (!core_failing("self.atfork", ENOMEM))
+		_exit(CHILD_SKIPS);
+	CHILD_CHECK(sc_host_get(&host) == -ENOMEM && !host);
+	core_failing("host.wipe", EINVAL);
+	CHILD_CHECK(!sc_host_get(&host) && host->pid == getpid());
+	core_failing(NULL, 0);
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	CHILD_CHECK(pid >= 0);
+	if (!pid) {
+		CHILD_CHECK(!sc_host_get(&host) && host->pid == (pid_t)syscall(SYS_getpid));
+		_exit(0);
+	}
+	CHILD_CHECK(waitpid(pid, &status, 0) == pid && !status);
+}
+
+static void test_knows_who(void **state)
+{
+	(void)state;
+	CHILD_ASSERT(child_run(know_who, NULL));
+}
+
+static void check_read_only(struct child *self, void *arg)
+{
+	(void)self, (void)arg;
+	if (!child_private_shm("size=1m,mode=1777"))
+		_exit(CHILD_SKIPS);
+	CHILD_CHECK(!sc_host_check());
+	CHILD_CHECK(!mount(NULL, "/dev/shm", NULL, MS_REMOUNT | MS_RDONLY, NULL));
+	CHILD_CHECK(sc_host_check() == -EROFS);
+}
+
+/* An endpoint needs a directory that this user may write to. */
+static void test_read_only(void **state)
+{
+	(void)state;
+	CHILD_ASSERT(child_run(check_read_only, NULL));
+}
+
 /* ---- a child that no handler of pthread_atfork() has seen ------------------------------------ */
 
 static bool nobody_awaits(const char *name)
@@ -716,6 +762,8 @@ static void test_describe(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_knows_who), /* before this process knows */
+		cmocka_unit_test(test_read_only),
 		TEST(test_same_inode),
 		TEST(test_name_is_anothers),
 		TEST(test_closed_and_opened_again),

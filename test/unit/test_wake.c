@@ -478,6 +478,9 @@ static void test_joined(void **state)
 	assert_int_equal(peer->feed, SC_FEED_NONE); /* it writes no records, but answers */
 	peer->seg->header.capabilities &= ~SC_ABI_CAP_BARRIER;
 	check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
+	peer->link = SC_LINK_DOWN; /* as of one that is lost, and whose operations have not ended */
+	check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 0);
+	peer->link = SC_LINK_UP;
 	peer->seg->header.capabilities |= SC_ABI_CAP_BARRIER;
 	seg = pair[1].peer->seg;
 	pair[1].peer->seg = NULL; /* as of one whose name was gone when it was let in */
