@@ -288,7 +288,8 @@ part_coverage()
 		echo "SKIP: no $program"
 		return 77
 	done
-	run sh test/coverage.sh
+	build_in "$build" || return 1
+	run env abs_top_builddir="$(cd "$build" && pwd)" sh test/coverage.sh
 }
 
 # ---- what a user does with it ----------------------------------------------------------------------
