@@ -1071,6 +1071,15 @@ static void lose_in_part(struct child *self, void *arg)
 	await_another_pipe(lost);
 	see_die(&end, peer, &other);
 
+	/* the application closes a pidfd: a tick finds that */
+	assert_true(child_start(&other, live, NULL));
+	peer = connect_to(&end, other.line);
+	watchdog_await((fd = find_pidfd()) >= 0);
+	assert_return_code(close(fd), errno);
+	tick(end.ep);
+	pidfds_await(0, 1);
+	see_die(&end, peer, &other);
+
 	/* the number of a pidfd is an empty pipe's now, and the thread cannot open a new pipe of its own yet */
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
@@ -1093,7 +1102,7 @@ static void lose_in_part(struct child *self, void *arg)
 	lost = close_pipe();
 	await_another_pipe(lost);
 	see_die(&end, peer, &other);
-	assert_int_equal(end.ep->counters.deaths, 3);
+	assert_int_equal(end.ep->counters.deaths, 4);
 	end_close(&end);
 	sc_process_fini();
 }
