@@ -8,7 +8,7 @@
 # unit tests, and has coverage.py compare the branches that were not taken with those that coverage.md explains;
 # it prints those that are not, and with -v all. Fails if there are some, or a test fails.
 #
-#   abs_top_builddir a build: some tests run its commands; the core gets the macros that its configure found
+#   abs_top_builddir a build with fault injection: some tests run its commands; the core gets the macros of its configure
 #   CC, GCOV         gcc and its gcov
 #   COVERAGE_DIR     where to build, kept; else a temporary directory
 #   COVERAGE_TESTS   unit tests to run, by name, instead of all
@@ -39,6 +39,14 @@ if [ ! -x "$build/util/shmcma" ]; then
 	echo "coverage: no util/shmcma in $build: build it, and name the build in abs_top_builddir" >&2
 	exit 1
 fi
+defines=$(sed -n 's/^SC_DEFINES = //p' "$build/Makefile") || exit 1
+case $defines in
+*-DSC_FAULT_INJECTION*) ;;
+*)
+	echo "coverage: tests make the commands of $build fail: configure it with --enable-fault-injection" >&2
+	exit 1
+	;;
+esac
 files=${*:-owner.c reap.c host.c shmfile.c otherfile.c lifelock.c daemon.c bell.c watch.c pipe.c leftover.c pidfd.c
 	peer.c peertable.c connect.c accept.c review.c departed.c seg.c attach.c create.c found.c guard.c memory.c
 	service.c addr.c header.c ring.c ring.h record.c regtab.c reg.c share.c rx.c probe.c
@@ -49,8 +57,7 @@ for file in $files; do
 done
 
 # -O0: a branch of the source is one of the program.
-flags="-std=gnu11 -O0 -g -DNDEBUG -DSC_FAULT_INJECTION -Iinclude -fPIC -pthread"
-flags="$flags $(sed -n 's/^SC_DEFINES = //p' "$build/Makefile")" || exit 1
+flags="-std=gnu11 -O0 -g -DNDEBUG $defines -Iinclude -fPIC -pthread"
 
 for source in src/*/*.c; do
 	name=$(basename "$source" .c)

@@ -288,8 +288,8 @@ part_coverage()
 		echo "SKIP: no $program"
 		return 77
 	done
-	build_in "$build" || return 1
-	run env abs_top_builddir="$(cd "$build" && pwd)" sh test/coverage.sh
+	configure_fault && build_in build-fault || return 1
+	run env abs_top_builddir="$PWD/build-fault" sh test/coverage.sh
 }
 
 # ---- what a user does with it ----------------------------------------------------------------------
@@ -411,9 +411,14 @@ part_once()
 }
 
 # All points by each action, in each schedule
+configure_fault()
+{
+	configure_in build-fault CC=gcc --enable-debug --enable-werror --enable-fault-injection MPICC=
+}
+
 part_points()
 {
-	configure_in build-fault CC=gcc --enable-debug --enable-werror --enable-fault-injection MPICC= || return 1
+	configure_fault || return 1
 	check build-fault test/fault/test_points
 }
 

@@ -2,8 +2,9 @@
 /*
  * route.c: decides which way an operation goes. It has no state; no thread, process or death matters.
  *
- * sc_route() tries the ways of a one-sided operation in the order of enum sc_way. The peer does a put or a get that no
- * other way takes, and each atomic operation, because CMA cannot. A message that no other way takes goes by rendezvous.
+ * The peer does each atomic operation, because CMA cannot, and each put and get where this process may not touch the
+ * peer's memory. For the others sc_route() tries the ways in the order of enum sc_way. A message that no other way takes
+ * goes by rendezvous.
  */
 #include "link/route.h"
 

@@ -279,8 +279,8 @@ static bool are_ours(struct sc_rescue *rescue, uint32_t first, uint32_t end)
 }
 
 /*
- * Withdraws the operations from `first` on, if the claim has not changed. A thread that has taken part in none of the
- * posts reads their records after this.
+ * Withdraws the operations from `first` on, if the claim has not changed. E1' in look() has made their records visible to
+ * this thread.
  */
 static bool withdraw(struct sc_rescue *rescue, uint64_t claim, uint32_t first, uint32_t end)
 {
@@ -317,9 +317,8 @@ static void copy_some(struct sc_rescue *rescue)
 }
 
 /*
- * Returns the first operation before `end` that is neither taken nor withdrawn. All before `ended` have ended. The halves
- * of the claim are read before `end`, so they are not further than 1 + `end`; one that is may be from long ago, and says
- * nothing.
+ * Returns the first operation before `end` that is neither taken nor withdrawn. All before `ended` have ended. The claim
+ * was read before `end`, so a half that is beyond 1 + `end` is a number of long ago, and says nothing.
  */
 static uint32_t first_open(uint64_t claim, uint32_t ended, uint32_t end)
 {

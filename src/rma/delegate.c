@@ -189,7 +189,7 @@ static int put_ended(const struct sc_peer *peer, int *error)
 	uint32_t count = passed(peer, sc_load_acquire_32(&consumer->delegated_done));
 
 	if (!count)
-		return 0; /* withdrawn puts, or gets, follow the last put that the peer did */
+		return 0; /* the last put that the peer has ended is older than this one */
 	/* ordered by O2' */
 	*error = sc_load_relaxed_8(&consumer->delegated_errors[peer->delegate.first % SC_ABI_DELEGATED]);
 	return count <= peer->delegate.ours - peer->delegate.first ? 1 : -EPROTO;
