@@ -31,7 +31,7 @@ static void refuse_claim(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	(void)SC_FAULT("accept.refused");
 }
 
-/* The address has to be an endpoint's, which the claimant of the slot may be. */
+/* Checks that the address is an endpoint's, and that its ticket is the one of the claim. */
 static int check_introduction(const char *address, uint64_t claim)
 {
 	struct sc_addr parts;

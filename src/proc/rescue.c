@@ -58,8 +58,8 @@
 #define HAZARD (SC_ABI_HAZARDS - 1)
 
 /*
- * Writes the keeper if it is `from`; no other function writes it. False: the other thread was faster. No thread is
- * faster than the one that `from` names, so its moves succeed.
+ * Writes the keeper if it is `from`; no other function writes it. False: the other thread was faster. Moves out of
+ * ENDPOINT and COPIES succeed: only the thread of that name makes them.
  */
 static bool keeper_move(struct sc_rescue *rescue, enum sc_rescue_keeper from, enum sc_rescue_keeper to)
 {
