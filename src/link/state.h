@@ -5,7 +5,7 @@
  *
  * No other process sees any of this. One thread at a time uses an endpoint and everything below it.
  *
- * The states of a peer. sc_peer_set_link() and sc_peer_set_feed() of peer.h write them, and peer_init() the first one:
+ * The states of a peer. peer_init() writes NONE; sc_peer_set_link() and sc_peer_set_feed() of peer.h write all others:
  *
  *   link (what we write)             NONE --connected--> UP --closed, refused, broken--> DOWN
  *                                    NONE --cannot be connected to, is known to have gone--> DOWN

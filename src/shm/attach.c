@@ -501,7 +501,8 @@ int sc_seg_find(const char *addr)
 
 static void found_keep(struct sc_seg *seg)
 {
-	if (sc_seg_count_descriptor() && sc_segs.can_fork && atomic_load(&sc_segs.own) &&
+	/* `own` first: sc_seg_create() calls sc_attach_init(), which writes can_fork, before it adds to `own` */
+	if (sc_seg_count_descriptor() && atomic_load(&sc_segs.own) && sc_segs.can_fork &&
 	    !is_shared(seg->header.address))
 		sc_found_add(seg);
 	else

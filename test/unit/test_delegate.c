@@ -485,12 +485,29 @@ static void test_straddling(void **state)
 		}
 }
 
+#define GETS 10
+#define GET_SIZE 4096
+
+/* Gets that small buffers cannot answer all at once. */
+static void offer_gets(void)
+{
+	for (size_t i = 0; i < GETS; i++)
+		offer_get(into + i * GET_SIZE, i * GET_SIZE, GET_SIZE);
+}
+
+static void expect_gets(void)
+{
+	expect_done(GETS);
+	assert_memory_equal(into, from, GETS * GET_SIZE);
+	assert_true(is_unwritten(0, GETS * GET_SIZE));
+	owner_polls();
+	expect_idle();
+}
+
 /* The owner has no buffers to answer in: it is done all the same; they come back, and answers with them. */
 static void test_no_buffers(void **state)
 {
 	uint64_t taken;
-	size_t size = 4096;
-	int posted = 0;
 
 	OPEN_WITH_SMALL_BUFFERS();
 	memcpy(space, from, SPACE);
@@ -498,18 +515,13 @@ static void test_no_buffers(void **state)
 		memset(into, 0x5a, SPACE);
 		pair[0].peer->delegate.pause = 0;
 		taken = counters()->rma_delegated_taken;
-		for (posted = 0; posted < 10; posted++)
-			offer_get(into + (size_t)posted * size, (uint64_t)posted * size, size);
+		offer_gets();
 		owner_polls();
 		owner_polls();
 		we_poll();
 		assert_true(counters()->rma_delegated_taken > taken);
-		assert_true(counters()->rma_delegated_taken < taken + 10);
-		expect_done(10);
-		assert_memory_equal(into, from, 10 * size);
-		assert_true(is_unwritten(0, 10 * size));
-		owner_polls();
-		expect_idle();
+		assert_true(counters()->rma_delegated_taken < taken + GETS);
+		expect_gets();
 	}
 	rma_close();
 }
@@ -517,25 +529,19 @@ static void test_no_buffers(void **state)
 /* The owner has no memory for more buffers: it answers what it has buffers for, and the initiator does the rest. */
 static void test_no_memory_for_buffers(void **state)
 {
-	size_t size = 4096;
 	uint32_t have;
 
 	OPEN_WITH_SMALL_BUFFERS();
 	memcpy(space, from, SPACE);
 	memset(into, 0x5a, SPACE);
 	have = pair[1].ep->pool.have;
-	for (size_t i = 0; i < 10; i++)
-		offer_get(into + i * size, i * size, size);
+	offer_gets();
 	if (core_failing("memory.pool", ENOSPC))
 		owner_polls();
 	core_failing(NULL, 0);
 	assert_int_equal(pair[1].ep->pool.have, have);
 	we_poll();
-	expect_done(10);
-	assert_memory_equal(into, from, 10 * size);
-	assert_true(is_unwritten(0, 10 * size));
-	owner_polls();
-	expect_idle();
+	expect_gets();
 	rma_close();
 }
 

@@ -360,6 +360,12 @@ static void test_comes_unasked(void **state)
 	assert_empty();
 }
 
+static void address_of_nobody(const char *index, char address[SC_ADDR_SIZE])
+{
+	memcpy(address, sc_ep_address(host.ep), SC_ADDR_SIZE);
+	memcpy(address + SC_ADDR_SIZE - 5, index, 4);
+}
+
 /* A peer of which anything is in a list, or under way, is not freed. */
 static void test_under_way(void **state)
 {
@@ -368,8 +374,7 @@ static void test_under_way(void **state)
 	struct sc_peer *peer;
 
 	(void)state;
-	memcpy(address, sc_ep_address(host.ep), SC_ADDR_SIZE);
-	memcpy(address + SC_ADDR_SIZE - 5, "7777", 4); /* of nobody */
+	address_of_nobody("7777", address);
 	assert_int_equal(sc_peer_find_or_make(host.ep, address, &peer), 0);
 	{
 		struct sc_list *const lists[] = {
@@ -432,10 +437,8 @@ static void test_asked_for_again(void **state)
 	struct sc_peer *peer;
 
 	(void)state;
-	for (int i = 0; i < 2; i++) {
-		memcpy(nobody[i], sc_ep_address(host.ep), SC_ADDR_SIZE);
-		memcpy(nobody[i] + SC_ADDR_SIZE - 5, i ? "7777" : "8888", 4);
-	}
+	address_of_nobody("8888", nobody[0]);
+	address_of_nobody("7777", nobody[1]);
 	/* the queue is long, and a completion keeps one that has gone: a pass waits for more than one peer */
 	for (uint64_t i = 0; i < 40; i++)
 		assert_int_equal(end_recv(&host, NULL, bufs[i], 8, 100 + i, SC_TAGGED), 0);

@@ -681,7 +681,7 @@ static void test_old(void **state)
 	assert_int_equal(remove_file(name), 0);
 }
 
-/* A file of an earlier version that has this version's header names its owner, who may live without the lock. */
+/* A reaper finds the owner of an old file by the header, if the file has one of this version: the owner may live without the lock. */
 static void test_old_with_header(void **state)
 {
 	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX], old[SC_SHMFILE_PATH_MAX];

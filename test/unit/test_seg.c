@@ -1421,6 +1421,14 @@ static void find_ahead(const char *addr)
 	CHILD_CHECK(!sc_seg_find_ahead(addr) && found_now() == 1 && has_descriptor_of(addr));
 }
 
+/* The same, and then its owner dies. */
+static void find_and_kill(const struct child *owner)
+{
+	find_ahead(owner->line);
+	kill(owner->pid, SIGKILL);
+	watchdog_await(sc_seg_find(owner->line) == -ECONNREFUSED);
+}
+
 static void attach_lost(const char *addr, int expected)
 {
 	struct sc_seg *seg = NULL;
@@ -1463,9 +1471,7 @@ static void find_and_survive(struct child *self, void *arg)
 
 	(void)self;
 	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	find_ahead(owner->line);
-	kill(owner->pid, SIGKILL);
-	watchdog_await(sc_seg_find(owner->line) == -ECONNREFUSED);
+	find_and_kill(owner);
 	CHILD_CHECK(found_now() == 1);
 	attach_lost(owner->line, -ECONNREFUSED);
 	CHILD_CHECK(sc_seg_find_ahead(owner->line) == -ECONNREFUSED && !found_now());
@@ -1495,9 +1501,7 @@ static void find_and_reap(struct child *self, void *arg)
 
 	(void)self;
 	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	find_ahead(owner->line);
-	kill(owner->pid, SIGKILL);
-	watchdog_await(sc_seg_find(owner->line) == -ECONNREFUSED);
+	find_and_kill(owner);
 	CHILD_CHECK(child_start(&reaper, hold, path_of(owner->line)));
 	attach_lost(owner->line, -ECONNREFUSED);
 	CHILD_CHECK(!child_end(&reaper));
