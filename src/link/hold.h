@@ -3,9 +3,9 @@
  * hold.h: bounce buffers of a peer that have been read and are not given back at once. The next message to that peer
  * may be written into them, and gives them back (SC_ABI_F_RETURNED). So two peers that talk to each other write where
  * they have just read: those lines are in this processor's cache. The lines of a buffer of one's own are in the
- * reader's cache, and each has to be taken from there first (docs/MEASUREMENTS.md, "Held buffers"). Where the
- * processors share no cache, stores past the caches are faster from 1 KiB on, see fill.h. The message also says how far
- * the ring is read, which takes a line otherwise.
+ * reader's cache, and each has to be taken from there first (docs/MEASUREMENTS.md, "Held buffers"). So a held buffer is
+ * filled by plain stores, whatever way is best for others (fill.h). The message also says how far the ring is read, which
+ * takes a line otherwise.
  *
  * The owner decides which buffers may be held (SC_ABI_F_RETURNABLE): for each peer those of one message at a time, a
  * record for each buffer, while the owner has enough of them left. So it knows which buffers the peer may write to, and

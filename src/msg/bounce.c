@@ -37,7 +37,7 @@
 /*
  * Tells whether the buffers of the next message may come back with a message of the peer (hold.h), one in each record.
  * They may if no others may, the peer has connected to us, no operation waits to hear that the peer has read the
- * message, enough buffers stay free, and a new buffer is not better.
+ * message, enough buffers stay free, and no trial measures its fill (a buffer that comes back has its lines in this cache).
  */
 static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t buffers)
 {
@@ -45,7 +45,7 @@ static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t 
 
 	return !peer->bounce.returnables.count && peer->feed == SC_FEED_UP &&
 	       !(ep->order & SC_ORDER_AFTER_SEND) && sc_pool_left(&ep->pool) >= buffers + RETURN_LEFT &&
-	       !sc_fill_is_better(&peer->bounce.fill, size);
+	       !sc_fill_is_tried(&peer->bounce.fill, size);
 }
 
 /* Notes a buffer that is lent with the next record, if it is returnable. Returns the flag for the record. */

@@ -32,7 +32,7 @@ static inline bool sc_bounce_has_return(struct sc_peer *peer, size_t size, uint3
 {
 	return sc_hold_has(peer) && size >= SC_ROUTE_BUFFER_MIN &&
 	       size <= (size_t)buffers * peer->seg->header.buf_size &&
-	       !sc_fill_is_better(&peer->bounce.fill, size) && !sc_fill_wants(&peer->bounce.fill, size);
+	       !sc_fill_wants(&peer->bounce.fill, size);
 }
 
 /* Sends a message with one payload buffer the short way in a bounce buffer, or returns false. */

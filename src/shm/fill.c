@@ -37,6 +37,13 @@
  */
 #define PLAIN_COST_MAX 200
 
+/*
+ * The smallest fill that goes past the caches, bytes. The reader has a smaller fill sooner from this processor's cache,
+ * and also lines that were fetched ahead ("Streamed or plain"). A trial streams all fills: its result is for larger
+ * fills too.
+ */
+#define STREAM_MIN 1024
+
 #ifdef __x86_64__
 #define STREAMS true
 
@@ -231,7 +238,7 @@ static bool is_reader_near(const struct sc_fill *fill)
 static bool is_for_caches(const struct sc_fill *fill, const void *to, size_t size)
 {
 	return fill->way == SC_FILL_STREAMED && is_reader_near(fill) &&
-	       (size < SC_FILL_STREAM_MIN || (to == fill->fetched && size <= fill->fetched_size));
+	       (size < STREAM_MIN || (to == fill->fetched && size <= fill->fetched_size));
 }
 
 void sc_fill_fetch_slow(struct sc_fill *fill, const void *next, size_t size)

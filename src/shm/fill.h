@@ -85,21 +85,10 @@ static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *fro
 		sc_fill_write_slow(fill, to, from, size);
 }
 
-/*
- * The smallest fill that goes past the caches, bytes. The reader has a smaller fill sooner from this processor's cache,
- * and also lines that were fetched ahead (docs/MEASUREMENTS.md, "Streamed or plain"). A trial streams all fills: its
- * result is for larger fills too.
- */
-#define SC_FILL_STREAM_MIN 1024
-
-/*
- * Tells whether a free buffer is better for `size` bytes than a held one, which has just been read (hold.h): its fill
- * goes past the caches, or a trial measures it.
- */
-static inline bool sc_fill_is_better(const struct sc_fill *fill, size_t size)
+/* Tells whether a trial measures fills of `size` bytes: they go into buffers whose lines are not in this cache. */
+static inline bool sc_fill_is_tried(const struct sc_fill *fill, size_t size)
 {
-	return (fill->way == SC_FILL_STREAMED && size >= SC_FILL_STREAM_MIN) ||
-	       (fill->trying && size >= SC_FILL_MIN);
+	return fill->trying && size >= SC_FILL_MIN;
 }
 
 /* The largest fill whose lines are fetched ahead, bytes. */
