@@ -68,7 +68,10 @@ static bool has_closed(const struct sc_seg *seg)
 /* Clears the mark UNREAD, as either side may. Tells whether this side has cleared it. */
 static bool unmark(uint64_t *claim, uint64_t marked)
 {
-	return sc_cas_acq_rel_64(claim, marked, marked & ~SC_ABI_CLAIM_UNREAD);
+	bool cleared = sc_cas_acq_rel_64(claim, marked, marked & ~SC_ABI_CLAIM_UNREAD);
+
+	(void)SC_FAULT("peer.unmarked");
+	return cleared;
 }
 
 static void say_goodbye(struct sc_peer *peer)

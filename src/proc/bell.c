@@ -78,6 +78,7 @@ static void set_link(struct robust_list *link, struct robust_list *next)
 static void life_link_locked(struct sc_bell *bell)
 {
 	set_link(link_of(bell), life_after(bell));
+	(void)SC_FAULT("bell.link");
 	set_link(&sc_process.lives.list, link_of(bell));
 	(void)SC_FAULT("bell.linked");
 	sc_store_release_32(&bell->presence->life, sc_process.tid);
@@ -103,8 +104,10 @@ static void set_lives(uint32_t tid)
 	sc_list_for (entry, &sc_process.bells) {
 		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
 
-		if (bell->presence)
-			sc_store_release_32(&bell->presence->life, tid);
+		if (!bell->presence)
+			continue;
+		sc_store_release_32(&bell->presence->life, tid);
+		(void)SC_FAULT("bell.life");
 	}
 	sc_process_unlock();
 }

@@ -156,18 +156,22 @@ int sc_directory_put(struct sc_directory *directory, uint32_t number, const char
 	if (number >= directory->capacity)
 		return -ENOSPC;
 	memcpy(directory->addresses[number], addr, strnlen(addr, SC_ABI_ADDR_SIZE - 1));
+	(void)SC_FAULT("directory.address");
 	/* D1 release: pairs with D1' in sc_directory_get() */
 	sc_store_release_64(&directory->numbers[number], number);
+	(void)SC_FAULT("directory.number");
 	if (number < directory->base->count)
 		return 0;
 	/* D2 release: pairs with D2' in sc_directory_count() */
 	sc_store_release_32(&directory->base->count, number + 1);
+	(void)SC_FAULT("directory.count");
 	return 0;
 }
 
 void sc_directory_del(struct sc_directory *directory, uint32_t number)
 {
 	sc_store_release_64(&directory->numbers[number], UINT64_MAX);
+	(void)SC_FAULT("directory.removed");
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */

@@ -76,8 +76,10 @@ static void put_end(struct sc_peer *peer, int error)
 	uint8_t *word = &consumer->delegated_errors[(peer->taker.taken - 1) % SC_ABI_DELEGATED];
 
 	/* relaxed: O2 orders it */
-	if (sc_load_relaxed_8(word) != (uint8_t)-error)
+	if (sc_load_relaxed_8(word) != (uint8_t)-error) {
 		sc_store_relaxed_8(word, (uint8_t)-error);
+		(void)SC_FAULT("taker.error");
+	}
 	peer->taker.untold = true;
 }
 

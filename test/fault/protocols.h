@@ -47,8 +47,8 @@ enum {
 	BACK = 1 << 5,	   /* both sides send */
 	EVENTS = 1 << 6,   /* the target counts */
 	SERVED = 1 << 7,   /* side 0 has a service name */
-	FIRST_0 = 1 << 8,  /* side 0 closes first, and the other sees it go; else both at once */
-	FIRST_1 = 1 << 9,
+	FIRST_0 = 1 << 8,  /* side 0 closes first, and the other sees it go; else both at once, */
+	FIRST_1 = 1 << 9,  /* with both flags without waiting for the messages */
 	NO_INPUT = 1 << 10, /* both have no standard input */
 };
 
@@ -160,7 +160,7 @@ static bool goes_first(const struct side *side)
 
 static bool stays(const struct side *side)
 {
-	return side->protocol->flags & (side->index ? FIRST_0 : FIRST_1);
+	return !goes_first(side) && side->protocol->flags & (side->index ? FIRST_0 : FIRST_1);
 }
 
 /* ---- payload --------------------------------------------------------------------------------- */
@@ -1032,10 +1032,13 @@ static void wait_accepted(struct side *side)
 		progress(side);
 }
 
+/* No registration has it. */
+#define NO_KEY 998
+
 /* Small ones, which either side may do, in step: those that the target comes to, and those that it does not. */
 static void work_offering_initiator(struct side *side)
 {
-	struct sc_remote small = { 0, 100, 0 }, middle = { 0, 4000, 0 };
+	struct sc_remote small = { 0, 100, 0 }, middle = { 0, 4000, 0 }, refused = { 0, 100, NO_KEY };
 
 	if (!wait_stage(side, 2))
 		return;
@@ -1043,6 +1046,11 @@ static void work_offering_initiator(struct side *side)
 	rma_one(side, &small, 1, SC_RMA_WRITE);
 	rma_settle(side);
 	wait_accepted(side);
+	side->tolerated = EKEYREJECTED;
+	rma_one(side, &refused, 1, SC_RMA_WRITE);
+	wait_unpolled(side, UINT_MAX, 3);
+	rma_settle(side);
+	side->tolerated = 0;
 	for (int i = 0; i < 3; i++) {
 		rma_one(side, &small, 1, SC_RMA_WRITE | (i ? SC_SEND_DATA : 0));
 		rma_one(side, &middle, 1, SC_RMA_WRITE);
@@ -1307,6 +1315,14 @@ static void work_latecomer(struct side *side)
 	messages_recv(side);
 }
 
+/* It closes at the same time, and has not looked at the messages. */
+static void work_other_leaver(struct side *side)
+{
+	at(side, "wait until the other leaves");
+	while (!side->other->leaving && !side->other->gone)
+		sched_yield();
+}
+
 /* A second endpoint of the same process connects too; and a third that finds no slot (of 4). */
 static void work_crowd(struct side *side)
 {
@@ -1364,6 +1380,83 @@ static void work_client(struct side *side)
 		complain("the service is of another");
 	messages_send(side); /* to what has just been found */
 	watch_other(side);
+}
+
+#define DIRECTORY "fault-directory"
+#define ADDRESSES 8
+
+/* As the library's warning asks, if unlink(2) fails; the name of a live process is reaped by no other. */
+static void remove_by_hand(const char *directory)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
+
+	if (sc_addr_directory_file(directory, name))
+		complain("no name of a directory");
+	sc_shmfile_path(name, path);
+	(void)unlink(path);
+}
+
+/* Writes a list of addresses while the other process reads it. */
+static void work_lister(struct side *side)
+{
+	struct sc_directory *directory;
+	int ret = sc_directory_create(DIRECTORY, ADDRESSES, &directory);
+
+	if (ret && !may_fail())
+		complain("no directory: %s", strerror(-ret));
+	go_on(side, 2);
+	if (ret)
+		return;
+	for (uint32_t i = 0; i < ADDRESSES; i++) {
+		if (sc_directory_put(directory, i, side->me->address))
+			complain("an address does not fit into the directory");
+		progress(side);
+	}
+	sc_directory_del(directory, 0);
+	go_on(side, 3);
+	(void)wait_stage(side, 3);
+	sc_directory_close(directory);
+	if (may_fail())
+		remove_by_hand(DIRECTORY);
+}
+
+/* Returns how many addresses the directory has. Each is whole. */
+static uint32_t addresses_check(const struct side *side, const struct sc_directory *directory)
+{
+	uint32_t end = sc_directory_count(directory), count = 0;
+	char address[SC_ADDR_SIZE];
+
+	for (uint32_t i = 0; i < end; i++) {
+		if (!sc_directory_get(directory, i, address))
+			continue;
+		if (strcmp(address, side->other->address))
+			complain("an address in the directory is not the one that was written");
+		count++;
+	}
+	return count;
+}
+
+static void work_list_reader(struct side *side)
+{
+	struct sc_directory *directory;
+	int ret;
+
+	if (!wait_stage(side, 2))
+		return;
+	ret = sc_directory_open(DIRECTORY, &directory);
+	if (ret) {
+		check_refusal(side, ret);
+		go_on(side, 3);
+		return;
+	}
+	while (side->other->stage < 3 && !other_is_done(side)) {
+		(void)addresses_check(side, directory);
+		progress(side);
+	}
+	if (addresses_check(side, directory) != ADDRESSES - 1 && side->other->stage == 3)
+		complain("the directory does not have the addresses that are left");
+	sc_directory_close(directory);
+	go_on(side, 3);
 }
 
 /* Two have claimed a slot of ours, and no more. That of the one that has ended is free again. */
@@ -1845,6 +1938,13 @@ static const struct protocol protocols[] = {
 	  { work_leaver, work_latecomer },
 	  bounce_messages,
 	  { 0 } },
+	/* the other has closed before the leaver says that messages are unread */
+	{ "both close with messages unread",
+	  { "leaver", "other leaver" },
+	  FIRST_0 | FIRST_1,
+	  { work_leaver, work_other_leaver },
+	  bounce_messages,
+	  { 0, "peer.closed", STOP, 0 } },
 	{ "more peers than slots",
 	  { "connecting", "accepting" },
 	  0,
@@ -1857,6 +1957,7 @@ static const struct protocol protocols[] = {
 	  { work_receiver, work_client },
 	  inline_messages,
 	  { 0 } },
+	{ "directory", { "lister", "reader" }, 0, { work_lister, work_list_reader }, NULL, { 0 } },
 	{ "asleep", { "waker", "sleeper" }, 0, { work_waker, work_sleeper }, waking_messages, { 0 } },
 	{ "reaping", { "one", "other" }, 0, { work_reaper, work_reaper }, bounce_messages, { 0 } },
 	{ "reaping what another reaps",
