@@ -91,13 +91,13 @@ bool killed, crash;          /* SIGKILL is sent; it has come */
 /* ---- what is known of each operation, and nobody reads ---- */
 
 byte of_offer[N];            /* operation of each offer */
-byte done[N], told[N], found[N];
+byte done[N], reported[N], found[N];
 byte last;                   /* operation done last + 1 */
 
 /* The word is touched. */
 inline do_it(op, what)
 {
-	assert(!told[op] && !done[op] && last <= op);
+	assert(!reported[op] && !done[op] && last <= op);
 	done[op]++;
 	last = op + 1;
 	if
@@ -108,8 +108,8 @@ inline do_it(op, what)
 
 inline tell(op)
 {
-	assert(!told[op]);
-	told[op]++
+	assert(!reported[op]);
+	reported[op]++
 }
 
 inline succeed(op, what, value)
@@ -122,7 +122,7 @@ inline succeed(op, what, value)
 
 active proctype Target()
 {
-	byte n, w, t, what, lent, answers, untold; /* the put that was done last and not told of, + 1 */
+	byte n, w, t, what, lent, answers, unreported; /* the put that was done last and not told of, + 1 */
 
 	{
 end_idle:
@@ -159,7 +159,7 @@ again:
 				:: DONE == 2 -> delegated_done = n + 1
 				:: else
 				fi;
-				atomic { do_it(of_offer[n], what); untold = n + 1 }
+				atomic { do_it(of_offer[n], what); unreported = n + 1 }
 			:: what == GET ->
 				if
 				:: ENDED == 2 -> ended[n % L] = 1
@@ -178,8 +178,8 @@ again:
 		fi;
 		atomic { t = 0; w = 0; what = 0; n = 0 };
 		head++
-	:: untold -> atomic { delegated_done = untold; untold = 0 }
-	:: !untold -> goto end_computes
+	:: unreported -> atomic { delegated_done = unreported; unreported = 0 }
+	:: !unreported -> goto end_computes
 	od;
 end_computes:
 	false
@@ -305,7 +305,7 @@ active proctype Initiator()
 		:: first != end ->
 			atomic {
 				if
-				:: !told[of_offer[first]] -> tell(of_offer[first])
+				:: !reported[of_offer[first]] -> tell(of_offer[first])
 				:: else
 				fi;
 				first++
@@ -321,7 +321,7 @@ active proctype Initiator()
 	:: else ->
 		w = 0;
 		do
-		:: w < N -> assert(told[w] == 1); w++
+		:: w < N -> assert(reported[w] == 1); w++
 		:: else -> break
 		od
 	fi

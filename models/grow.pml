@@ -149,7 +149,7 @@ dies:	gone = true
 
 active proctype Reader()
 {
-	byte here, turn = 1, count = FEW, size, what, at, told, taken;
+	byte here, turn = 1, count = FEW, size, what, at, stored, taken;
 	bool saw;
 
 	do
@@ -170,10 +170,10 @@ active proctype Reader()
 			size = 0; what = 0
 		};
 		if
-		:: at > told -> atomic { MORTAL; head = at; told = at }
-		:: at - told < 2 -> skip                        /* a reader may keep a line to itself */
+		:: at > stored -> atomic { MORTAL; head = at; stored = at }
+		:: at - stored < 2 -> skip                      /* a reader may keep a line to itself */
 		fi
-	:: atomic { at > told -> MORTAL; head = at; told = at }
+	:: atomic { at > stored -> MORTAL; head = at; stored = at }
 	:: gone && !saw -> saw = true
 	:: saw && lap[here] != turn -> break
 	od;

@@ -172,7 +172,7 @@ dies:	gone = true
 
 active proctype Reader()
 {
-	byte here, turn = 1, at, told, taken, what;
+	byte here, turn = 1, at, stored, taken, what;
 	byte kept_here, kept_turn;
 	bool saw, elsewhere;
 
@@ -201,10 +201,10 @@ active proctype Reader()
 			what = 0
 		};
 		if
-		:: at > told -> atomic { MORTAL; head = at; told = at }
-		:: at - told < 2 -> skip                        /* a reader may keep a line to itself */
+		:: at > stored -> atomic { MORTAL; head = at; stored = at }
+		:: at - stored < 2 -> skip                      /* a reader may keep a line to itself */
 		fi
-	:: atomic { at > told -> MORTAL; head = at; told = at }
+	:: atomic { at > stored -> MORTAL; head = at; stored = at }
 	:: gone && !saw -> saw = true
 	:: saw && lap[here] != turn -> break
 	od;

@@ -58,16 +58,16 @@ byte ended;                  /* puts before this number had been told of at the 
 bool over;                   /* the endpoint's thread has come to its end */
 
 /* ---- nobody reads these ---- */
-byte done[N], told[N], last;
+byte done[N], reported[N], last;
 
 inline do_it(n)
 {
-	atomic { assert(!done[n] && !told[n] && last == n); done[n]++; last = n + 1 }
+	atomic { assert(!done[n] && !reported[n] && last == n); done[n]++; last = n + 1 }
 }
 
 inline tell(n)
 {
-	atomic { assert(done[n] && !told[n]); told[n]++ }
+	atomic { assert(done[n] && !reported[n]); reported[n]++ }
 }
 
 active proctype Target()

@@ -287,7 +287,7 @@ dies:	ALL_VISIBLE;
 active [NR] proctype Reader()
 {
 	byte r = _pid - 2;
-	byte here, lap = 1, c, x, y, lines, at, told, taken, held, back;
+	byte here, lap = 1, c, x, y, lines, at, stored, taken, held, back;
 	bool saw;
 
 	do
@@ -329,9 +329,9 @@ active [NR] proctype Reader()
 			x = 0; y = 0
 		};
 		if
-		:: at - told >= PUBLISH || c / 4 % 2 ->
+		:: at - stored >= PUBLISH || c / 4 % 2 ->
 			atomic { MORTAL; window[r] = back };
-			atomic { MORTAL; head[r] = at; told = at }      /* R2 */
+			atomic { MORTAL; head[r] = at; stored = at }    /* R2 */
 		:: else -> skip
 		fi;
 		atomic { c = 0; lines = 0 }
@@ -347,6 +347,6 @@ active [NR] proctype Reader()
 	assert(taken == published[r]);
 dies:	atomic {
 		dead[r] = true;
-		here = 0; lap = 0; c = 0; x = 0; y = 0; at = 0; told = 0; held = 0; back = 0; taken = 0
+		here = 0; lap = 0; c = 0; x = 0; y = 0; at = 0; stored = 0; held = 0; back = 0; taken = 0
 	}
 }

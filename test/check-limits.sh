@@ -28,7 +28,7 @@ variables() {
 	prov/base/object.c lists_lock		the lock of that list
 	prov/base/object.c owner_signals	the signal mask of the thread that holds that lock
 	prov/base/object.c shmcma_torn		a child: objects of its parent may be half changed
-	prov/base/object.c told			the child that has warned
+	prov/base/object.c warned			the child that has warned
 	prov/base/param.c known			the parameters that were read
 	prov/base/param.c known_count		their number
 	prov/base/param.c shmcma_env		the settings, read once
@@ -36,13 +36,13 @@ variables() {
 	prov/base/peerowner.c once		for layout
 	prov/base/shm.c shmcma_provider		a table that libfabric changes
 	prov/base/shmcma.c shmcma_provider	a table that libfabric changes
-	prov/ep/report.c told			the log has told it
+	prov/ep/report.c warned			the log has told it
 	prov/fabric/domain.c calibrated		the process calibrates once
 	prov/obj/avset.c sets			the count of address vector sets
 	prov/obj/peersrx.c asked		thread-local: the endpoint of the call in progress
 	prov/wait/fork.c missed			of one fork, under lists_lock
 	prov/wait/fork.c process		the process that the last known fork made
-	prov/wait/fork.c told_torn		the child has warned
+	prov/wait/fork.c warned_torn		the child has warned
 	prov/wait/progress.c running_first	the list of progress threads, under lists_lock
 	END
 }

@@ -24,7 +24,7 @@ bool shmcma_torn;
 static pthread_mutex_t lists_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_object *first, **last = &first;
 static sigset_t owner_signals; /* signal mask that the owner of lists_lock had before */
-static _Atomic pid_t told;
+static _Atomic pid_t warned;
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
@@ -79,7 +79,7 @@ int shmcma_forked(void)
 {
 	pid_t self = getpid();
 
-	if (atomic_exchange(&told, self) != self)
+	if (atomic_exchange(&warned, self) != self)
 		shmcma_warn(FI_LOG_CORE,
 			    "process %d was forked while libfabric objects were open: it may close those, "
 			    "and nothing else; open new ones after fork(2), from fi_getinfo() on\n",

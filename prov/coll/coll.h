@@ -97,7 +97,7 @@ struct shmcma_group {
 	uint32_t id;		   /* in all messages of the group to this member; never used again */
 	bool joined, closed;
 	int error;	     /* negative errno: a member is lost, and the group stays broken */
-	uint32_t to_be_told; /* rank of the next member to be told of the error */
+	uint32_t next_notified; /* rank of the next member to be told of the error */
 	uint32_t rank, count;
 	uint64_t flags;	  /* FI_*_SET */
 	uint32_t seq;	  /* number of the next operation */

@@ -270,8 +270,8 @@ static void attend_broken(struct shmcma_group *group)
 	if (group->drain.state == SHMCMA_IDLE)
 		stand(&group->drain, LAST_STEP);
 	/* before all have joined, some numbers are unknown: their members find that this endpoint is gone, or wait */
-	for (; group->to_be_told < group->count; group->to_be_told++) {
-		uint32_t peer = group->to_be_told;
+	for (; group->next_notified < group->count; group->next_notified++) {
+		uint32_t peer = group->next_notified;
 
 		if (peer == group->rank || !group->ids[peer])
 			continue;

@@ -81,9 +81,9 @@ static int open_file(void)
 
 static void warn_once(int err)
 {
-	static atomic_bool told;
+	static atomic_bool warned;
 
-	if (!atomic_exchange(&told, true))
+	if (!atomic_exchange(&warned, true))
 		shmcma_warn(FI_LOG_EP_CTRL, "FI_SHMCMA_STATS=%s: cannot write to %s.%d: %s\n",
 			    shmcma_env.stats, shmcma_env.stats, (int)getpid(), strerror(err));
 }

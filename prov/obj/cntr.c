@@ -63,7 +63,7 @@ static bool differs(const struct shmcma_wait *wait, const void *arg)
 
 static bool has(const struct shmcma_wait *wait)
 {
-	return differs(wait, &container_of(wait, struct shmcma_cntr, wait)->told);
+	return differs(wait, &container_of(wait, struct shmcma_cntr, wait)->seen);
 }
 
 /* Reports a change to one thread. Others may sleep until the counter has the new value. */
@@ -73,8 +73,8 @@ static bool found(struct shmcma_wait *wait)
 	bool changed = has(wait);
 
 	if (__builtin_expect(changed && wait->armed, 0))
-		shmcma_wait_told_locked(wait);
-	cntr->told = read_both(cntr);
+		shmcma_wait_wake_locked(wait);
+	cntr->seen = read_both(cntr);
 	return changed;
 }
 
@@ -94,7 +94,7 @@ static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 	shmcma_wait_rise_locked(&cntr->wait);
 	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
 	due = !found(&cntr->wait) && shmcma_yield_is_due(&cntr->yield);
-	got = cntr->told;
+	got = cntr->seen;
 	shmcma_cntr_leave(cntr, all);
 	if (__builtin_expect(due, 0))
 		shmcma_yield_slow(&cntr->yield);

@@ -171,18 +171,18 @@ static ssize_t overrun_slow(struct shmcma_cq *cq)
 					       .context = cq->fid.fid.context,
 					       .err = FI_EOVERRUN };
 
-	if (!cq->overrun_told)
+	if (!cq->overrun_reported)
 		shmcma_warn(
 			FI_LOG_CQ,
 			"completion queue overrun: no memory to grow it, completions were lost; read it "
 			"more often or raise the memory limit\n");
-	for (size_t i = 0; i < cq->polled.count && !cq->overrun_told; i++) {
+	for (size_t i = 0; i < cq->polled.count && !cq->overrun_reported; i++) {
 		struct shmcma_eq *eq = shmcma_ep_eq(cq->polled.eps[i]);
 
 		if (eq)
 			shmcma_eq_put_err(eq, &entry);
 	}
-	cq->overrun_told = true;
+	cq->overrun_reported = true;
 	return -FI_EAVAIL;
 }
 

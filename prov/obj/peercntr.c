@@ -19,9 +19,9 @@ static struct shmcma_cntr *cntr_of(struct fid_cntr *fid)
 	return container_of(fid, struct shmcma_cntr, fid);
 }
 
-static void give(struct shmcma_cntr *cntr, uint64_t *told, const uint64_t *word, bool error)
+static void give(struct shmcma_cntr *cntr, uint64_t *seen, const uint64_t *word, bool error)
 {
-	for (uint64_t now = sc_cntr_read(word); *told != now; ++*told)
+	for (uint64_t now = sc_cntr_read(word); *seen != now; ++*seen)
 		shmcma_owner_count(cntr->owner, error);
 }
 
@@ -31,8 +31,8 @@ static uint64_t cntr_read(struct fid_cntr *fid)
 	bool all = shmcma_cntr_enter(cntr);
 
 	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
-	give(cntr, &cntr->told.value, &cntr->count.value, false);
-	give(cntr, &cntr->told.errors, &cntr->count.errors, true);
+	give(cntr, &cntr->seen.value, &cntr->count.value, false);
+	give(cntr, &cntr->seen.errors, &cntr->count.errors, true);
 	shmcma_cntr_leave(cntr, all);
 	return 0;
 }

@@ -67,9 +67,9 @@ static void tell_overrun(struct shmcma_cq *cq)
 {
 	union shmcma_any_err_entry error = { .newer = { .src_addr = FI_ADDR_NOTAVAIL } };
 
-	if (cq->overrun_told)
+	if (cq->overrun_reported)
 		return;
-	cq->overrun_told = true;
+	cq->overrun_reported = true;
 	error.entry.err = error.entry.prov_errno = FI_EOVERRUN;
 	(void)shmcma_owner_write_error(cq->owner, &error);
 }

@@ -210,14 +210,14 @@ void shmcma_wait_rise_slow(struct shmcma_wait *wait)
 }
 
 /* Wakes only threads that sleep in calls: a condition must not be signalled under this lock. */
-void shmcma_wait_told_locked(struct shmcma_wait *wait)
+void shmcma_wait_wake_locked(struct shmcma_wait *wait)
 {
 	struct shmcma_wait *of_set = wait->set ? &wait->set->wait : NULL;
 
 	if (atomic_load_explicit(&wait->sleepers, memory_order_relaxed))
 		sc_sleep_bump(&wait->futex);
 	if (of_set && atomic_load(&of_set->sleepers)) {
-		atomic_fetch_add(&of_set->told, 1);
+		atomic_fetch_add(&of_set->events, 1);
 		sc_sleep_bump(&of_set->futex);
 	}
 }

@@ -31,7 +31,7 @@
 #include "wait/progress.h"
 
 static bool missed; /* this fork goes on without a lock */
-static atomic_bool told_torn;
+static atomic_bool warned_torn;
 /* The process that loaded the provider, or that the last known fork(2) made. */
 static pid_t process;
 
@@ -45,7 +45,7 @@ SHMCMA_FORKED_CALL(int, fid_ops_set, struct fid *fid, const char *name, uint64_t
 
 static int close_torn(struct fid *fid)
 {
-	if (!atomic_exchange(&told_torn, true))
+	if (!atomic_exchange(&warned_torn, true))
 		shmcma_warn(
 			FI_LOG_CORE,
 			"process %d was forked while another call held a lock for long: objects of its "
@@ -117,7 +117,7 @@ static void in_child(void)
 			each->forked(each->fid);
 	}
 	shmcma_progress_forked_locked();
-	atomic_store(&told_torn, false);
+	atomic_store(&warned_torn, false);
 	process = getpid();
 	shmcma_lists_unlock();
 }

@@ -142,7 +142,7 @@ struct shmcma_wait {
 	/* threads that sleep in calls, or are about to; of a queue or counter under its lock */
 	atomic_int sleepers;
 	/* of a set: counts events for all its waiters, of which one may have consumed the event */
-	atomic_uint told;
+	atomic_uint events;
 	struct shmcma_wait_set *set; /* FI_WAIT_SET */
 	struct shmcma_wait *next;    /* in the set, under its lock */
 
@@ -255,7 +255,7 @@ struct shmcma_cq {
 	struct shmcma_wait wait;
 	atomic_uint signals;	   /* calls of fi_cq_signal(); by any thread, without lock */
 	atomic_uint heard;	   /* the newest signal for which a call has returned */
-	bool overrun_told;	   /* event queues know that completions were lost */
+	bool overrun_reported;	   /* event queues know that completions were lost */
 	uint32_t full_reads;	   /* reads that found it not empty */
 	struct shmcma_yield yield; /* reads that found nothing */
 	/* FI_SOURCE_ERR: the last unknown address, for a reader that gives no space for it */
@@ -274,7 +274,7 @@ struct shmcma_cntr {
 	struct shmcma_polled polled; /* polled by a read, unless it counts `elsewhere` */
 	bool elsewhere;		     /* any endpoint of the domain may count here */
 	struct shmcma_wait wait;
-	struct sc_cntr told;		  /* value that the application has seen; under its lock */
+	struct sc_cntr seen;		  /* value that the application has seen; under its lock */
 	struct shmcma_yield yield;	  /* reads that found nothing */
 	_Atomic uint64_t known_errors;	  /* the errors that the application knows of */
 	struct sc_cntr given;		  /* the value at the application's last change, */

@@ -11,11 +11,11 @@
  *   DONE          work done                             another round at once
  *   AGAIN         the thread found something to do      another round at once
  *                 on the way to sleep
- *   NOTHING       nothing to do                         LOOKS rounds with pauses, then the way to sleep (REST)
+ *   NOTHING       nothing to do                         IDLE_ROUNDS rounds with pauses, then the way to sleep (REST)
  *   BUSY          another thread holds the lock         the same rounds, then a nap
  *   LEFT          the application has polled since      a nap, then another round
  *                 the last round
- *   REST          nothing for LOOKS rounds, and         sleep until woken, then NOTHING from the start; woken by
+ *   REST          nothing for IDLE_ROUNDS rounds, and   sleep until woken, then NOTHING from the start; woken by
  *                 endpoints are armed                   the limit (sleep.c), REST after one round
  *
  * A process that stores something for one of the endpoints wakes the thread from its sleep in the kernel. The thread
@@ -53,7 +53,7 @@
  * Rounds before the thread sleeps. It does not call sched_yield(2) in them: on a full machine each call costs a time
  * slice, but a thread that is woken runs at once: docs/MEASUREMENTS.md, "Rounds of the progress thread".
  */
-#define LOOKS 200
+#define IDLE_ROUNDS 200
 #define NAP 500000 /* ns */
 
 static struct shmcma_progress *running_first; /* under shmcma_lists_lock() */
@@ -83,7 +83,7 @@ static enum round round_locked(struct self *self)
 		shmcma_wait_rise_locked(&progress->wait);
 		return left ? ROUND_LEFT : ROUND_DONE;
 	}
-	if (self->idle < LOOKS)
+	if (self->idle < IDLE_ROUNDS)
 		return ROUND_NOTHING;
 	if (shmcma_wait_rest_all_locked(domain, &self->rest))
 		return ROUND_AGAIN;
@@ -118,7 +118,7 @@ static void nap(void)
 
 static void pause_briefly(struct self *self)
 {
-	if (self->idle >= LOOKS) {
+	if (self->idle >= IDLE_ROUNDS) {
 		nap();
 		return;
 	}
@@ -164,7 +164,7 @@ static void *run(void *arg)
 			pause_briefly(&self);
 			break;
 		case ROUND_LEFT:
-			self.idle = LOOKS;
+			self.idle = IDLE_ROUNDS;
 			nap();
 			break;
 		case ROUND_REST:

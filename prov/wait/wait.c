@@ -113,11 +113,11 @@ void shmcma_wait_signal(struct shmcma_wait *wait)
 	shmcma_wait_signal_until(wait, NULL);
 }
 
-/* The first waiter of a set that finds the signalled queue consumes the signal; `told` ends the other waits. */
+/* The first waiter of a set that finds the signalled queue consumes the signal; `events` ends the other waits. */
 void shmcma_wait_signal_all(struct shmcma_wait *wait)
 {
 	if (wait->set)
-		atomic_fetch_add(&wait->set->wait.told, 1);
+		atomic_fetch_add(&wait->set->wait.events, 1);
 	shmcma_wait_signal(wait);
 }
 

@@ -52,13 +52,13 @@ static int rest(struct shmcma_wait_set *set, uint32_t seen, int64_t end)
 /* Returns 0 when a member has something, even if another thread takes that away. */
 static int wait_counted(struct shmcma_wait_set *set, int64_t end)
 {
-	unsigned int told = atomic_load(&set->wait.told);
+	unsigned int events = atomic_load(&set->wait.events);
 
 	for (;;) {
 		uint32_t seen = __atomic_load_n(&set->wait.futex, __ATOMIC_ACQUIRE);
 		int ret = try_all(&set->wait);
 
-		if (!ret && atomic_load(&set->wait.told) != told)
+		if (!ret && atomic_load(&set->wait.events) != events)
 			return 0;
 		if (ret)
 			return ret == -FI_EAGAIN ? 0 : ret;

@@ -12,7 +12,7 @@
 
 static struct {
 	void (*sink)(enum sc_log_level level, const char *line);
-	uint32_t causes;     /* those that a warning has told, a bit for each */
+	uint32_t causes;     /* a bit for each that a warning has named */
 	unsigned long again; /* the thread, as pthread_self(3) has it; 0: none */
 } log_state;
 

@@ -482,7 +482,7 @@ static int refuse(struct sc_peer *peer, const char *why)
 	char fault[128];
 
 	snprintf(fault, sizeof(fault), "it has written %s", why);
-	sc_taker_tell(peer);
+	sc_taker_report(peer);
 	sc_peer_quarantine(peer, -EPROTO, fault);
 	return -ECONNRESET;
 }
@@ -500,7 +500,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 
 	if (!peer->seg &&
 	    (names_buffers(ctl) || (kind == SC_ABI_CONTINUE && sc_ctl_size(ctl) != SC_ABI_IN_RING))) {
-		sc_taker_tell(peer);
+		sc_taker_report(peer);
 		return lose_payload(peer);
 	}
 	if (lines - 1 < SC_ABI_RECORD_LINES)
@@ -557,7 +557,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	}
 	if (!peer->rx.at.lines)
 		return taken;
-	sc_taker_tell(peer);
+	sc_taker_report(peer);
 	if (taken && (peer->recv.lent || sc_rx_is_to_publish(peer)))
 		sc_peer_publish(peer);
 	return taken;

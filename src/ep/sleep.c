@@ -12,7 +12,7 @@
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
  *   connections, departures                     membership: its writer       sc_peer_bump()
  *   chunks of a shared copy                     the joiner                   report() in xfer.c
- *   delegated operations are done               the target                   sc_taker_tell()
+ *   delegated operations are done               the target                   sc_taker_report()
  *   space in a ring, window, buffers            the reader                   sc_peer_publish()
  *   death                                       this process's daemon        sc_bell_ring()
  *
@@ -45,7 +45,7 @@
 #define WATCH_PEERS 64 /* checked at a time */
 #define RECHECK_MS 1
 /* Looks in a row that find something while polls take nothing. After these the thread sleeps for STUCK_MS. */
-#define STUCK_LOOKS 16
+#define STUCK_TRIES 16
 
 static void lower(int64_t *limit, int64_t ms)
 {
@@ -144,7 +144,7 @@ static int rest(struct sc_ep *ep, bool room, struct sc_sleep *sleep, int64_t *li
 {
 	if (!ep->idle || (ep->alone && watch(ep)))
 		return -EAGAIN;
-	if (ep->vain < STUCK_LOOKS && has_work(ep)) { /* before the costs of arming */
+	if (ep->vain < STUCK_TRIES && has_work(ep)) { /* before the costs of arming */
 		ep->vain++;
 		return -EAGAIN;
 	}
@@ -152,7 +152,7 @@ static int rest(struct sc_ep *ep, bool room, struct sc_sleep *sleep, int64_t *li
 	arm(ep, SC_ABI_SLEEP_ASLEEP | (room ? SC_ABI_SLEEP_ROOM : 0), limit);
 	*sleep = ep->armed;
 	if (has_work(ep)) {
-		if (++ep->vain < STUCK_LOOKS)
+		if (++ep->vain < STUCK_TRIES)
 			return -EAGAIN;
 		lower(limit, STUCK_MS);
 	}

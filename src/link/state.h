@@ -127,8 +127,8 @@ struct sc_peer_bounce {
 	struct sc_returnables returnables; /* loans that may come back with a message */
 	struct sc_fill fill;
 	struct sc_list borrower; /* sc_ep.borrowers: the peer has loans */
-	uint64_t looked_at;	 /* tx.head when buffers were last short, */
-	uint32_t looks;		 /* and how often they were short at that head */
+	uint64_t head_seen;	 /* tx.head when buffers were last short, */
+	uint32_t head_reads;	 /* and how often they were short at that head */
 	bool is_behind;		 /* the peer had more than the last message to read; see record.h */
 	uint32_t rendezvous;	 /* rendezvous not acknowledged yet, of messages that could be eager */
 	struct sc_burst burst;	 /* such messages */
@@ -182,12 +182,12 @@ struct sc_peer_delegate {
 	uint32_t first, end;   /* their numbers: from `first`, before `end` */
 	uint32_t ours;	       /* operations from this number on are withdrawn */
 	uint32_t withdrawn;    /* that half of the claim */
-	uint32_t told; /* before this number: operations that the daemon's thread leaves, see rescue.c; */
-	uint32_t kept; /* those that it may do; */
+	uint32_t unrescuable;  /* before this number: operations that the daemon's thread leaves; */
+	uint32_t rescuable;    /* those that it may do; */
 	uint32_t awaited;	  /* those that are not injected */
 	uint32_t rescued;	  /* withdrawn operations, the oldest, that the daemon's thread has done */
 	struct sc_rescue *rescue; /* NULL: the daemon's thread does none */
-	uint32_t looks;	       /* looks in vain at the oldest */
+	uint32_t polls;		  /* polls in vain for the oldest */
 	uint32_t pause;	       /* the next operations, not delegated as the peer did not take the last */
 	uint32_t alone;	       /* the value of `pause` the last time */
 	uint64_t answers_read; /* answers in the peer's buffers that are read; the peer sees this */
@@ -197,8 +197,8 @@ struct sc_peer_delegate {
 struct sc_peer_taker {
 	uint32_t seen;		 /* operations seen in the ring */
 	uint32_t taken;		 /* operations taken: that half of the claim */
-	uint32_t told;		 /* operations reported in delegated_done */
-	bool untold;		 /* puts have ended since `told` was stored */
+	uint32_t reported;	 /* operations counted in delegated_done */
+	bool unreported;	 /* puts have ended since `reported` was stored */
 	struct sc_loans answers; /* buffers that answer gets, lent at the answer's number */
 	uint64_t answer_count;	 /* such answers so far */
 };
@@ -231,7 +231,7 @@ struct sc_peer_xfer {
 	uint32_t generation; /* of the last share; 0: none yet */
 	uint32_t missed_index,
 		missed_generation; /* of a share that the peer had not come to in time; 0: none */
-	uint32_t looks;		   /* looks in vain for the peer's last chunks */
+	uint32_t polls;		   /* polls in vain for the peer's last chunks */
 	uint64_t seen;		   /* given up: the last look at whether the peer runs (ns); looks in a row that saw it run */
 	uint32_t runs;
 	bool copies_not; /* the peer has said that it cannot copy along */
@@ -305,7 +305,7 @@ struct sc_peer {
 	bool unread;		/* we close, and the peer has messages to read in our segment */
 	bool left;     /* it had gone before it was attached, and left messages in its segment */
 	bool vanished; /* no endpoint has its address; nothing proves yet that it has gone */
-	bool told;     /* the loss has been logged for a send */
+	bool loss_logged; /* the loss has been logged for a send */
 	bool full;     /* one side had no free slot; the other can try again */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;

@@ -22,7 +22,7 @@
 /*
  * Looks at a peer's chunks in hand between two looks at whether it lives: one of those costs as much as 100 of these.
  */
-#define LOOKS 1024
+#define LIFE_CHECK_POLLS 1024
 
 /* ---- opener ---------------------------------------------------------------------------------- */
 
@@ -105,7 +105,7 @@ static int settle(struct sc_peer *peer, struct sc_share *share, struct sc_share_
 		return ret;
 	}
 	if (ret) {
-		if (++peer->xfer.looks % LOOKS == 0 && sc_peer_is_dead(peer))
+		if (++peer->xfer.polls % LIFE_CHECK_POLLS == 0 && sc_peer_is_dead(peer))
 			sc_peer_ended(peer);
 		return -EAGAIN;
 	}

@@ -227,8 +227,8 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
  * So many looks at the head of a peer take as long as a rendezvous. Small payloads, which take long by rendezvous, have
  * more: a peer that polls at all has read on by then.
  */
-#define LOOKS 32
-#define LOOKS_SMALL 1024
+#define HEAD_READS 32
+#define HEAD_READS_SMALL 1024
 
 /*
  * Tells whether the peer reads, so that buffers come back sooner than a rendezvous ends: the head has moved since the
@@ -236,11 +236,11 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
  */
 static bool is_reading(struct sc_peer *peer, size_t size)
 {
-	if (peer->bounce.looked_at != peer->tx.head) {
-		peer->bounce.looked_at = peer->tx.head;
-		peer->bounce.looks = 0;
+	if (peer->bounce.head_seen != peer->tx.head) {
+		peer->bounce.head_seen = peer->tx.head;
+		peer->bounce.head_reads = 0;
 	}
-	return peer->bounce.looks++ < (size > SC_INJECT_MAX ? LOOKS : LOOKS_SMALL);
+	return peer->bounce.head_reads++ < (size > SC_INJECT_MAX ? HEAD_READS : HEAD_READS_SMALL);
 }
 
 int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t size)

@@ -220,9 +220,9 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	}
 	ret = sc_peer_reach(peer);
 	if (ret && ret != -EAGAIN && !connects) {
-		if (!peer->told)
+		if (!peer->loss_logged)
 			sc_warn("%s: sends to it fail: %s", peer->address, strerror(-ret));
-		peer->told = true;
+		peer->loss_logged = true;
 	}
 	return !ret && peer->ep->order ? take_turn(peer) : ret;
 }

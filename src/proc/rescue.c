@@ -53,7 +53,7 @@
 #include "shm/ring.h"
 
 /* Looks without a new put before the thread looks no more. */
-#define IDLE_LOOKS 20
+#define IDLE_PASSES 20
 /* The hazard word of this file; direct.c uses the last one only for an operation on so many ranges, never meanwhile. */
 #define HAZARD (SC_ABI_HAZARDS - 1)
 
@@ -375,7 +375,7 @@ void sc_rescue_look_locked(void)
 	if (!sc_load_relaxed_32(&sc_process.rescue_looks))
 		return;
 	sc_process.rescue_idle = look_at_all(false) ? 0 : sc_process.rescue_idle + 1;
-	if (sc_process.rescue_idle < IDLE_LOOKS)
+	if (sc_process.rescue_idle < IDLE_PASSES)
 		return;
 	sc_process.rescue_idle = 0;
 	sc_store_relaxed_32(&sc_process.rescue_looks, 0); /* W1 */

@@ -5,9 +5,9 @@
  * To access another process's memory costs a system call and the pinning of its pages. A peer that polls takes a record
  * from its ring and copies by itself, sooner, while this side goes on. But the peer may compute, and no process may
  * wait for it. So the operation is delegated: its record lies in the peer's ring, and the peer may take it until this
- * side withdraws it. This side withdraws it if the peer has not taken it after some polls (LOOKS), or if another
- * operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer passes
- * over their records. If the application does not poll, the daemon's thread withdraws puts and does them (rescue.c). The
+ * side withdraws it. This side withdraws it if the peer has not taken it after some polls (WITHDRAW_POLLS), or if
+ * another operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer
+ * passes over their records. If the application does not poll, the daemon's thread withdraws puts and does them (rescue.c). The
  * payload of an injected put is in its record, or in the buffers that the record names, until the put ends.
  *
  *   edge                      who writes it                                        the word that says so
@@ -15,7 +15,7 @@
  *   DELEGATED -> TAKEN        the peer: claim_next() of taker.c                    claim, low half     (O1)
  *   DELEGATED -> WITHDRAWN    this side, the thread that the keeper of rescue.c    claim, high half    (O1)
  *                             names: withdraw_from(), or withdraw() of rescue.c
- *   TAKEN -> ENDED            the peer: put_end() and sc_taker_tell_slow(),        put: delegated_done (O2)
+ *   TAKEN -> ENDED            the peer: put_end() and sc_taker_report_slow(),      put: delegated_done (O2)
  *                             or get_end(), of taker.c                             get: its `ended`    (O3)
  *   WITHDRAWN -> DONE         this side: copy_some() of rescue.c,                  none
  *                             or do_directly()
@@ -29,7 +29,7 @@
  *
  *   O1 compare and swap of one word by both: each operation belongs to one side. A withdrawal takes back all that is
  *      not taken, so each side has a range of numbers: the peer [first, ours), this side [ours, end)
- *   O2 release, sc_taker_tell_slow() in taker.c: bytes, error before delegated_done  pairs with  O2' put_ended()
+ *   O2 release, sc_taker_report_slow() in taker.c: bytes, error before delegated_done pairs with  O2' put_ended()
  *   O3 release, get_end() in taker.c: answer before `ended`              pairs with  O3' get_ended()
  *   A1 release, give_back(): buffers read before the count that gives them back
  *                                                             pairs with  A1' may_answer() in taker.c
@@ -79,13 +79,13 @@
  * Polls without news for each open operation before all are withdrawn: about a microsecond, as long as this process needs
  * to copy one. So the wait costs at most what it could have saved.
  */
-#define LOOKS 100
+#define WITHDRAW_POLLS 100
 /* Operations that go directly before an absent peer is asked again. */
 #define PAUSE_MAX 255
 #define ERRNO_MAX 4095
 
 /* Tells whether only the target, or the endpoint's thread, does the operation: a get, or a put with remote data. */
-static bool is_told(const struct sc_rma_op *op)
+static bool is_unrescuable(const struct sc_rma_op *op)
 {
 	return op->kind == SC_RMA_GET || op->flags & SC_SEND_DATA;
 }
@@ -95,8 +95,6 @@ static struct sc_rma_op *oldest(const struct sc_peer *peer)
 	return sc_list_entry(peer->delegate.ops.next, struct sc_rma_op, of_peer);
 }
 
-/* ---- post ------------------------------------------------------------------------------------ */
-
 static void learn(struct sc_peer *peer, bool alone)
 {
 	uint32_t more = 2 * peer->delegate.alone + 1;
@@ -104,6 +102,8 @@ static void learn(struct sc_peer *peer, bool alone)
 	peer->delegate.alone = !alone ? 0 : more < PAUSE_MAX ? more : PAUSE_MAX;
 	peer->delegate.pause = peer->delegate.alone;
 }
+
+/* ---- the record ------------------------------------------------------------------------------ */
 
 /* Tells whether there are buffers. Half of them stay free for others, as an absent peer keeps those lent to it. */
 static bool has_buffers(struct sc_peer *peer, size_t size)
@@ -185,7 +185,7 @@ static uint32_t passed(const struct sc_peer *peer, uint32_t number)
 static int put_ended(const struct sc_peer *peer, int *error)
 {
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
-	/* O2' acquire: pairs with O2 in sc_taker_tell_slow() of taker.c */
+	/* O2' acquire: pairs with O2 in sc_taker_report_slow() of taker.c */
 	uint32_t count = passed(peer, sc_load_acquire_32(&consumer->delegated_done));
 
 	if (!count)
@@ -284,16 +284,16 @@ static int collect(struct sc_peer *peer)
 		return 0;
 	hold(peer);
 	learn(peer, false);
-	peer->delegate.looks = 0;
+	peer->delegate.polls = 0;
 	return (int)(peer->delegate.first - before);
 }
-
-/* ---- post ------------------------------------------------------------------------------------ */
 
 bool sc_delegate_has_open(struct sc_peer *peer)
 {
 	return collect(peer) >= 0 && !sc_list_empty(&peer->delegate.ops);
 }
+
+/* ---- post ------------------------------------------------------------------------------------ */
 
 /* Lets the daemon's thread do puts to this peer from now on. NULL: it does none. */
 static struct sc_rescue *rescue_begin(struct sc_peer *peer)
@@ -320,21 +320,21 @@ static uint32_t place_of(const struct sc_rma_op *op)
 static void keep(const struct sc_rma_op *op, const uint16_t *bufs)
 {
 	struct sc_peer *peer = op->peer;
-	bool told = is_told(op);
+	bool unrescuable = is_unrescuable(op);
 	struct sc_rescue_kept kept;
 
-	*(told ? &peer->delegate.told : &peer->delegate.kept) = peer->delegate.end + 1;
+	*(unrescuable ? &peer->delegate.unrescuable : &peer->delegate.rescuable) = peer->delegate.end + 1;
 	if (!(op->flags & SC_SEND_INJECT))
 		peer->delegate.awaited = peer->delegate.end + 1;
 	if (!peer->delegate.rescue)
 		return;
-	kept.place = told ? SC_RESCUE_NOT : place_of(op);
+	kept.place = unrescuable ? SC_RESCUE_NOT : place_of(op);
 	kept.bounced = bufs;
 	kept.remote = op->remote[0];
 	if (bufs)
 		memcpy(kept.bufs, bufs, sizeof(kept.bufs));
 	sc_rescue_keep(peer->delegate.rescue, peer->delegate.first, peer->delegate.end, &kept,
-		       op->flags & SC_SEND_INJECT && !told);
+		       op->flags & SC_SEND_INJECT && !unrescuable);
 }
 
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
@@ -371,7 +371,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 		sc_ring_fetch_to_write(&peer->tx, 3 * lines, lines);
 	if (first) {
 		sc_ep_begin(peer->ep, SC_WORK_DELEGATED, &peer->delegate.listed);
-		peer->delegate.looks = 0;
+		peer->delegate.polls = 0;
 	}
 	sc_list_append(&peer->delegate.ops, &op->of_peer);
 	if (first)
@@ -556,7 +556,7 @@ void sc_delegate_end_peer(struct sc_peer *peer)
  */
 static bool stay(struct sc_peer *peer)
 {
-	return sc_delegate_is_open(peer, peer->delegate.told) &&
+	return sc_delegate_is_open(peer, peer->delegate.unrescuable) &&
 	       !sc_delegate_is_open(peer, peer->delegate.awaited) &&
 	       sc_record_room(peer, SC_ABI_RECORD_LINES);
 }
@@ -570,12 +570,12 @@ static int peer_progress(struct sc_peer *peer)
 	if (collect(peer) < 0)
 		return 1;
 	if (!sc_list_empty(&peer->delegate.ops) && peer->delegate.ours == peer->delegate.end &&
-	    peer->delegate.looks < LOOKS * (peer->delegate.end - peer->delegate.first) &&
+	    peer->delegate.polls < WITHDRAW_POLLS * (peer->delegate.end - peer->delegate.first) &&
 	    !is_rescued(peer)) {
-		peer->delegate.looks++;
+		peer->delegate.polls++;
 		return 1; /* this look counts as a step */
 	}
-	peer->delegate.looks = 0;
+	peer->delegate.polls = 0;
 	if (stay(peer))
 		return 0;
 	(void)sc_delegate_settle(peer);

@@ -43,8 +43,8 @@ static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool data)
 	if (peer->ep->alone || !peer->ep->barrier)
 		return false;
 	if (data)
-		return !sc_delegate_is_open(peer, delegate->kept);
-	return !sc_delegate_is_open(peer, delegate->told) && sc_peer_shows_life(peer) &&
+		return !sc_delegate_is_open(peer, delegate->rescuable);
+	return !sc_delegate_is_open(peer, delegate->unrescuable) && sc_peer_shows_life(peer) &&
 	       !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);
 }
 

@@ -64,7 +64,7 @@ static int claim_next(struct sc_peer *peer, const char **why)
  * The initiator takes this number as the nearest one in the past or the future. Any number of gets may come between two
  * puts, so we tell the number after so many gets too.
  */
-#define UNTOLD_MAX (1u << 30)
+#define UNREPORTED_MAX (1u << 30)
 
 /*
  * Ends the put that was taken last. The initiator polls the line of both words, so each store there costs both sides the
@@ -80,16 +80,16 @@ static void put_end(struct sc_peer *peer, int error)
 		sc_store_relaxed_8(word, (uint8_t)-error);
 		(void)SC_FAULT("taker.error");
 	}
-	peer->taker.untold = true;
+	peer->taker.unreported = true;
 }
 
-void sc_taker_tell_slow(struct sc_peer *peer)
+void sc_taker_report_slow(struct sc_peer *peer)
 {
-	peer->taker.untold = false;
-	peer->taker.told = peer->taker.taken;
+	peer->taker.unreported = false;
+	peer->taker.reported = peer->taker.taken;
 	/* O2 release: pairs with O2' in put_ended() of delegate.c */
-	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->taker.told);
-	(void)SC_FAULT("taker.delegated_told");
+	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->taker.reported);
+	(void)SC_FAULT("taker.delegated_reported");
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
@@ -298,8 +298,8 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 		ret = sc_access_copy(peer->ep, &get.access, get.iov, get.count);
 	(void)SC_FAULT("taker.loaded");
 	get_end(peer, &get, ret);
-	if (peer->taker.taken - peer->taker.told >= UNTOLD_MAX)
-		peer->taker.untold = true;
+	if (peer->taker.taken - peer->taker.reported >= UNREPORTED_MAX)
+		peer->taker.unreported = true;
 	if (!ret)
 		sc_access_served(peer->ep, &get.access, true);
 	return 0;

@@ -10,13 +10,13 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why);
 /* Takes a delegated get. -ENOMEM: no free buffers, so it stays in the ring; -EPROTO with *why. */
 int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why);
 
-void sc_taker_tell_slow(struct sc_peer *peer);
+void sc_taker_report_slow(struct sc_peer *peer);
 
 /* Tells the initiator of the puts that have ended since the last call. The caller has taken records of its ring. */
-static inline void sc_taker_tell(struct sc_peer *peer)
+static inline void sc_taker_report(struct sc_peer *peer)
 {
-	if (peer->taker.untold)
-		sc_taker_tell_slow(peer);
+	if (peer->taker.unreported)
+		sc_taker_report_slow(peer);
 }
 
 #endif

@@ -592,10 +592,10 @@ static void wait_for_earlier_error(void)
 
 	couple_open(&couple, NULL, FI_SEND | FI_RECV, 0);
 	cntr = couple.b.cntrs[RECVS];
-	for (int told = 0; told < 2; told++) {
+	for (int reads = 0; reads < 2; reads++) {
 		gives(fi_recv(couple.b.side.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in), 0);
 		gives(fi_cancel(&couple.b.side.ep->fid, in), 0);
-		if (told)
+		if (reads)
 			gives(fi_cntr_readerr(cntr), 2);
 		else
 			gives(fi_cntr_wait(cntr, 1, -1), -FI_EAVAIL);

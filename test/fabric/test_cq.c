@@ -634,7 +634,7 @@ static size_t memory_used(void)
  * No memory to grow: what was queued can be read, then every read gives an overrun error; the event queue
  * of the endpoint, or of its domain, hears of it.
  */
-static void overrun_told(bool by_domain)
+static void overrun_reported(bool by_domain)
 {
 	struct fi_eq_err_entry eq_error = { .err = 0 };
 	struct fi_cq_err_entry error = { .err = 0 };
@@ -709,12 +709,12 @@ static void overrun_told(bool by_domain)
 
 static void overrun(void)
 {
-	overrun_told(false);
+	overrun_reported(false);
 }
 
 static void overrun_told_to_domain(void)
 {
-	overrun_told(true);
+	overrun_reported(true);
 }
 
 /* ---- blocking reads -------------------------------------------------------------------------- */

@@ -212,7 +212,7 @@ static struct {
 	bool recording;
 	atomic_uint seen; /* calls of the plan's site */
 	atomic_uint failures;
-	atomic_uint *told;	    /* the same, for other processes */
+	atomic_uint *shared_failures; /* the same, for other processes */
 	atomic_uint calls;	    /* that were recorded */
 	struct interpose_call *log; /* INTERPOSE_CALLS, while recording */
 	struct live live[INTERPOSE_LIVE];
@@ -236,8 +236,8 @@ static enum lack plan_lack(const struct interpose_plan *plan)
 static int fail(int error)
 {
 	atomic_fetch_add(&interpose.failures, 1);
-	if (interpose.told)
-		atomic_fetch_add(interpose.told, 1);
+	if (interpose.shared_failures)
+		atomic_fetch_add(interpose.shared_failures, 1);
 	return error;
 }
 

@@ -87,7 +87,7 @@ struct op {
 struct side {
 	const struct protocol *protocol;
 	int index;
-	struct told *me, *other;
+	struct side_state *me, *other;
 	struct sc_comp_ring tx, rx;
 	struct sc_regtab *regtab;
 	struct sc_ep *ep;

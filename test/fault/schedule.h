@@ -151,7 +151,7 @@ struct injection {
 };
 
 /* Each process tells the others this about itself. */
-struct told {
+struct side_state {
 	char address[64];
 	char left[64]; /* of an endpoint whose process has died */
 	uint64_t keys[4], addr;
@@ -175,7 +175,7 @@ struct control {
 	struct injection injections[INJECTIONS];
 	enum sabotage sabotage; /* of one side */
 	int saboteur;
-	struct told sides[2];
+	struct side_state sides[2];
 };
 
 static struct control *control;
@@ -200,7 +200,7 @@ static int injected(struct injection *injection)
 
 static int at_point(const char *name)
 {
-	struct told *me;
+	struct side_state *me;
 	unsigned nth;
 	int id;
 
@@ -269,7 +269,7 @@ struct run {
 /* It has stopped: the other goes on for a while, then it goes on, too. */
 static void sit_out(const struct run *run, int side)
 {
-	struct told *other = &control->sides[!side];
+	struct side_state *other = &control->sides[!side];
 	unsigned long polls = other->polls;
 	uint64_t begin = now_ms();
 
@@ -366,15 +366,15 @@ static bool has_hung(const struct run *run)
 static void tell_hang(const struct run *run)
 {
 	for (int side = 0; side < 2; side++) {
-		const struct told *told = &control->sides[side];
+		const struct side_state *state = &control->sides[side];
 		char text[160];
 
 		read_stat(run->pids[side], text, sizeof(text));
 		printf("  side %d: %s, in %s, %lu polls, /proc/<pid>/stat %s; last points:", side,
-		       run->running[side] ? "runs" : "has ended", told->where, told->polls, text);
-		for (unsigned i = told->recent_at > RECENT ? told->recent_at - RECENT : 0;
-		     i < told->recent_at; i++)
-			printf(" %s", points[told->recent[i % RECENT]]->point);
+		       run->running[side] ? "runs" : "has ended", state->where, state->polls, text);
+		for (unsigned i = state->recent_at > RECENT ? state->recent_at - RECENT : 0;
+		     i < state->recent_at; i++)
+			printf(" %s", points[state->recent[i % RECENT]]->point);
 		printf("\n");
 	}
 }

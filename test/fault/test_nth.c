@@ -648,7 +648,7 @@ static void prepare(struct nth *nth)
 	nth->fds = nth_count_fds();
 	interpose.plan = nth->shared->plan;
 	interpose.log = nth->shared->log;
-	interpose.told = nth->role == SUBJECT ? &nth->own->failures : NULL;
+	interpose.shared_failures = nth->role == SUBJECT ? &nth->own->failures : NULL;
 	interpose.recording = nth->role == SUBJECT && !interpose.plan.number;
 	interpose.armed = nth->role == SUBJECT;
 }
@@ -657,7 +657,7 @@ static void prepare(struct nth *nth)
  * The thread that watches others looks through their files now and then, and has a directory and one of them
  * open for a moment: only the descriptors count that are left when it sleeps.
  */
-#define LOOKS 2000
+#define NAPS 2000
 
 static void nap(void)
 {
@@ -667,7 +667,7 @@ static void nap(void)
 /* Notes the usual state: the fewest descriptors that are open within a while. */
 static void note_closed(struct nth *nth)
 {
-	for (int i = 0; i < LOOKS / 10; i++) {
+	for (int i = 0; i < NAPS / 10; i++) {
 		int fds = nth_count_fds() - nth->fds;
 
 		if (!i || fds < nth->shared->closed_fds) {
@@ -745,7 +745,7 @@ static void check_closed(struct nth *nth)
 			note_closed(nth);
 		return;
 	}
-	for (int i = 0; i < LOOKS; i += others_sleep()) {
+	for (int i = 0; i < NAPS; i += others_sleep()) {
 		if (is_closed(nth))
 			return;
 		nap();

@@ -251,7 +251,7 @@ static void judge(const struct protocol *protocol, const struct run *run)
 
 	for (int side = 0; side < 2; side++) {
 		int status = run->status[side];
-		const struct told *told = &control->sides[side];
+		const struct side_state *state = &control->sides[side];
 
 		if (run->hung || (WIFEXITED(status) && !WEXITSTATUS(status)))
 			continue;
@@ -259,10 +259,10 @@ static void judge(const struct protocol *protocol, const struct run *run)
 			continue;
 		if (WIFSIGNALED(status))
 			snprintf(text, sizeof(text), "the %s died by signal %d in %s",
-				 protocol->roles[side], WTERMSIG(status), told->where);
+				 protocol->roles[side], WTERMSIG(status), state->where);
 		else
 			snprintf(text, sizeof(text), "the %s in %s: %s", protocol->roles[side],
-				 told->where, told->complaint[0] ? told->complaint : "it exited");
+				 state->where, state->complaint[0] ? state->complaint : "it exited");
 		violation(protocol, text);
 	}
 	if (run->hung)

@@ -71,7 +71,7 @@ static struct sc_peer *of_mad, *to_ep, *of_third, *third_to_ep;
 static struct sc_regtab *tab, *mad_tab;
 static struct sc_reg *reg, *mad_reg;
 static struct sc_comp_ring third_tx, third_rx;
-static uint64_t told; /* numbers sent to and from the third */
+static uint64_t numbers_sent; /* numbers sent to and from the third */
 
 /* ---- the application ------------------------------------------------------------------------- */
 
@@ -388,7 +388,7 @@ static void talk_to_third(size_t size)
 		op = op_get(back);
 		if (!op)
 			return;
-		memset(from, (int)++told & 0xff, size);
+		memset(from, (int)++numbers_sent & 0xff, size);
 		recv.source = back ? of_third : third_to_ep;
 		*(back ? &recv.context : &send.context) = op;
 		CHECK(!sc_rx_recv(back ? ep : third, &recv));
@@ -453,7 +453,7 @@ static void set_up(uint8_t how)
 		CHECK(!sc_comp_ring_init(&third_tx, 64) && !sc_comp_ring_init(&third_rx, 64));
 	}
 	op_count = 0;
-	told = 0;
+	numbers_sent = 0;
 	memset(space, 0xa5, sizeof(space));
 	memset(asked, 0xa5, sizeof(asked));
 	memset(registered, 0xa5, sizeof(registered));
@@ -577,7 +577,7 @@ static void do_step(const struct step *step, const uint8_t bytes[SC_ABI_LINE_BYT
 		reg = NULL;
 		break;
 	default:
-		if (!wild && told < 20)
+		if (!wild && numbers_sent < 20)
 			talk_to_third(step->small & 1 ? 60000 : step->small % 300);
 	}
 	take_all();

@@ -89,7 +89,7 @@ struct member {
 	struct mt_random random;
 	struct block blocks[BLOCKS];
 	struct flight *flights;
-	uint64_t counts[COUNTS], told[COUNTS];
+	uint64_t counts[COUNTS], reported[COUNTS];
 	size_t local_pieces, remote_pieces;
 };
 
@@ -415,8 +415,8 @@ static void step(struct member *m)
 static void tell_counts(struct member *m)
 {
 	for (int i = 0; i < COUNTS; i++) {
-		atomic_fetch_add(mt_flag(i), m->counts[i] - m->told[i]);
-		m->told[i] = m->counts[i];
+		atomic_fetch_add(mt_flag(i), m->counts[i] - m->reported[i]);
+		m->reported[i] = m->counts[i];
 	}
 }
 

@@ -804,17 +804,17 @@ static void test_waits_for_each(void **state)
 }
 
 #ifdef SC_FAULT_INJECTION
-static uint32_t tellings;
+static uint32_t reports;
 
-static int count_tellings(const char *point)
+static int count_reports(const char *point)
 {
-	tellings += !strcmp(point, "taker.delegated_told");
+	reports += !strcmp(point, "taker.delegated_reported");
 	return 0;
 }
 #endif
 
 /* The owner tells of the puts of one look together; also if the record behind them ends the connection. */
-static void test_told_together(void **state)
+static void test_reported_together(void **state)
 {
 #ifdef SC_FAULT_INJECTION
 	for (int breach = 0; breach < 2; breach++) {
@@ -825,11 +825,11 @@ static void test_told_together(void **state)
 			memset(sc_ring_reserve(&pair[0].peer->tx)->words, 0xff, 56);
 			sc_ring_commit(&pair[0].peer->tx, sc_ring_ctl(SC_ABI_PULL, 0, 1, 0), 1);
 		}
-		tellings = 0;
-		sc_fault_hook = count_tellings;
+		reports = 0;
+		sc_fault_hook = count_reports;
 		(void)sc_ep_poll(pair[1].ep);
 		(void)core_failing(NULL, 0);
-		assert_int_equal(tellings, 1);
+		assert_int_equal(reports, 1);
 		we_poll();
 		expect_done(5);
 		rma_close();
@@ -1854,7 +1854,7 @@ int main(void)
 		cmocka_unit_test(test_put_in_pieces),
 		cmocka_unit_test(test_put_virtual),
 		cmocka_unit_test(test_silent_in_turn),
-		cmocka_unit_test(test_told_together),
+		cmocka_unit_test(test_reported_together),
 		cmocka_unit_test(test_closed_key),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_fence),

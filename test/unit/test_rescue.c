@@ -437,7 +437,7 @@ static void test_numbers(void **state)
 		owner_polls();
 		expect_done(1);
 		delegate->first = delegate->ours = delegate->end = passed[i];
-		pair[1].peer->taker.taken = pair[1].peer->taker.seen = pair[1].peer->taker.told =
+		pair[1].peer->taker.taken = pair[1].peer->taker.seen = pair[1].peer->taker.reported =
 			passed[i];
 		sc_store_relaxed_32(
 			&sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->consumer.delegated_done,
@@ -484,7 +484,7 @@ static void test_large(void **state)
 	rescue()->from = rescue()->done = 0;
 	sc_store_relaxed_64(claim_word(), (uint64_t)rescue()->withdrawn << 32);
 	owner_polls();
-	for (int i = 0; i < 1000; i++) /* more than LOOKS of delegate.c */
+	for (int i = 0; i < 1000; i++) /* more than WITHDRAW_POLLS of delegate.c */
 		sc_ep_poll(pair[0].ep);
 	assert_true(is_untouched(0, 0));
 	assert_null(sc_comp_ring_peek(&pair[0].tx));

@@ -720,7 +720,7 @@ static void test_atomics_to_one_gone_mad(void **state)
 	}
 }
 
-/* ---- what is counted, and what is told -------------------------------------------------------- */
+/* ---- counters, and completions --------------------------------------------------------------- */
 
 /* One operation is one event on either side, in however many records it goes. */
 static void test_counted_once(void **state)
@@ -817,7 +817,7 @@ static void test_data_pushed_back(void **state)
 	for (size_t r = 0; r < ROUTES; r++) {
 		struct iovec iov = { from, 8 };
 		struct sc_remote remote;
-		int posted = 0, told = 0, ret;
+		int posted = 0, completed = 0, ret;
 
 		if (!way_possible(routes[r].way))
 			continue;
@@ -833,10 +833,10 @@ static void test_data_pushed_back(void **state)
 			assert_true(pair[1].rx.tail - pair[1].rx.head <= 100);
 		}
 		assert_int_equal(ret, -EAGAIN);
-		while (told < posted) {
+		while (completed < posted) {
 			ends_settle(pair, 2);
 			assert_non_null(sc_comp_ring_peek(&pair[1].rx));
-			for (; sc_comp_ring_peek(&pair[1].rx); told++)
+			for (; sc_comp_ring_peek(&pair[1].rx); completed++)
 				assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
 		}
 		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, posted);

@@ -1520,7 +1520,7 @@ static void test_answers_with_full_rings(void **state)
 
 static void test_answers_unread(void **state)
 {
-	uint32_t sent = 0, received = 0, refused = 0, told = 0;
+	uint32_t sent = 0, received = 0, refused = 0, completed = 0;
 	uint8_t to[8];
 
 	(void)state;
@@ -1541,14 +1541,14 @@ static void test_answers_unread(void **state)
 			continue;
 		refused++;
 		sc_ep_poll(pair[0].ep);
-		for (; sc_comp_ring_peek(&pair[0].tx); told++)
+		for (; sc_comp_ring_peek(&pair[0].tx); completed++)
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
 	}
 	assert_true(refused && received == sent);
-	while (told < sent) {
+	while (completed < sent) {
 		ends_settle(pair, 2);
 		assert_non_null(sc_comp_ring_peek(&pair[0].tx));
-		for (; sc_comp_ring_peek(&pair[0].tx); told++)
+		for (; sc_comp_ring_peek(&pair[0].tx); completed++)
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
 	}
 	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);

@@ -24,7 +24,7 @@
 
 #define MS INT64_C(1000000)
 /* Of sleep.c: looks in a row that find what polls do not take, and peers that are watched at a time. */
-#define LOOKS 16
+#define STUCK_TRIES 16
 #define WATCHED 64
 
 /* The wakes so far, which the word counts. */
@@ -391,7 +391,7 @@ static void test_stuck(void **state)
 	(void)state;
 	open_ends(WAY_LOCAL);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, &byte, 1, 1, SC_TAGGED), 0);
-	for (int i = 0; i < LOOKS - 1; i++)
+	for (int i = 0; i < STUCK_TRIES - 1; i++)
 		assert_int_equal(sc_ep_rest(pair[1].ep, &sleep, &limit), -EAGAIN);
 	while (sc_ep_rest(pair[1].ep, &sleep, &limit) == -EAGAIN)
 		;
