@@ -105,7 +105,7 @@ struct sc_abi_header {
 	char address[SC_ABI_ADDR_SIZE];
 
 	/*
-	 * Private memory of the owner for commands that look on: struct sc_counters of core.h, at this address in the
+	 * Private memory of the owner, for the command shmcma: struct sc_counters of core.h, at this address in the
 	 * owner's address space, of that many bytes; and `free_bufs_offset` bytes from there, in 32 bits, the number of bounce
 	 * buffers that have memory and are not lent. 0: none. No endpoint reads it.
 	 */
@@ -487,7 +487,7 @@ struct sc_abi_intro {
  * delegated_done: 1 + the number of the last delegated put that was taken and has ended, or of a get after it, which
  * the owner reports now and then. delegated_errors[number % SC_ABI_DELEGATED]: the result of the put, a positive errno
  * or 0. See struct sc_abi_delegation.
- * place: where in the ring the line number `head` is, for commands that look on. It changes only when the reader leaves
+ * place: where in the ring the line number `head` is, for the command shmcma. It changes only when the reader leaves
  * the usual order of lines: see SC_ABI_PLACE. No endpoint reads it.
  */
 #define SC_ABI_DELEGATED 32
@@ -538,12 +538,15 @@ struct sc_abi_chunks {
 };
 
 /*
- * Eighth line: the word that decides which side does a put or get that the claimant delegates. These operations are
- * numbered from 0 on, in the order of the ring, modulo 2^32; at most SC_ABI_DELEGATED of them are at once neither taken
- * and ended nor withdrawn and done. claim, changed by both (compare and swap): high 32 bits: 1 + the number of the last
- * operation that the claimant had delegated when it withdrew some, or a higher number; low 32 bits: 1 + the number of the last one that the
- * owner has taken. A withdrawal takes back all operations that are not taken: those below the high half and, at that
- * moment, not below the low half. The owner passes over them.
+ * Eighth line: the word that decides which side does a put or get that the claimant delegates. These operations have
+ * numbers, from 0 on in the order of the ring, modulo 2^32. An operation is open until it is taken and has ended, or is
+ * withdrawn and done; at most SC_ABI_DELEGATED operations are open at once. Both sides change claim by compare and swap:
+ *
+ *   low 32 bits    1 + the number of the last operation that the owner has taken
+ *   high 32 bits   1 + the number of the last operation that was delegated when the claimant last withdrew some, or more
+ *
+ * A withdrawal takes back the operations that are not taken: at that moment, their numbers are below the high half and
+ * not below the low half. The owner passes over these operations.
  */
 struct sc_abi_delegation {
 	uint64_t claim;

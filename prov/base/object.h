@@ -11,7 +11,7 @@
 #include <sys/types.h>
 #include <rdma/fabric.h>
 
-/* The most looks of one fork(2) for locks that other calls hold; then it goes on without these locks. */
+/* How often one fork(2) tries locks that other calls hold, at most; then it goes on without these locks. */
 #define SHMCMA_FORK_TRIES 2500
 
 /* In a process that has inherited an object by fork(2), every call on it but fi_close() returns this. */

@@ -306,7 +306,10 @@ void shmcma_ep_polled_by_none(struct shmcma_ep *ep)
 			shmcma_polled_del(&ep->cntrs[i]->polled, ep);
 }
 
-/* A counter that loses its last endpoint is now waited for like all without endpoint, see lock.h. */
+/*
+ * A thread that waits for a counter without an endpoint sleeps on all endpoints of the domain (lock.h). So threads that
+ * sleep on a counter which loses its last endpoint look again.
+ */
 static void tell_counters(struct shmcma_ep *ep)
 {
 	for (int i = 0; i < SC_EVENTS; i++)

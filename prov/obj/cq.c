@@ -261,8 +261,9 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 /*
  * Signals are counted. A wait remembers the newest signal for which a call had returned when the wait began, and ends
- * at any other. So one signal ends all waits of its time, and no thread takes it from another. A signal for which no
- * call returns ends the next wait: a thread that looks at a flag of the application and then waits misses none.
+ * when there is a newer one. So one signal ends all waits that are under way, and no thread takes it from another. A
+ * signal for which no call has returned ends the next wait: a thread that reads a flag of the application and then waits
+ * misses none.
  */
 static bool differs(const struct shmcma_wait *wait, const void *known)
 {

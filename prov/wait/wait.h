@@ -60,7 +60,7 @@ void shmcma_wait_signal_all(struct shmcma_wait *wait);
  */
 int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end);
 
-/* Makes all threads that sleep on a changed counter look, before one of them is told and so clears the change. */
+/* Wakes all threads that sleep on a counter that has changed, before the report to one thread clears the change. */
 void shmcma_wait_wake_locked(struct shmcma_wait *wait);
 
 /* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; -FI_EINVAL: it has no wait object. */

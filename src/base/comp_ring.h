@@ -25,7 +25,7 @@ static inline bool sc_comp_ring_is_full(const struct sc_comp_ring *cq)
 /* Enlarges a full ring. False: the queue is overrun. */
 bool sc_comp_ring_grow_slow(struct sc_comp_ring *cq);
 
-/* Tells whether a completion may go to the entries of sc_comp_ring_by_pass(), if they tell all of it. */
+/* Tells whether the next completion may go to the entries of sc_comp_ring_by_pass(), if an entry has all its fields. */
 static inline bool sc_comp_ring_may_by_pass(const struct sc_comp_ring *cq)
 {
 	return cq->direct != cq->direct_end && sc_comp_ring_is_empty(cq);

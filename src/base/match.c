@@ -67,9 +67,9 @@ static inline uint64_t folded_product(uint64_t a, uint64_t b)
 }
 
 /*
- * Tags differ in any of their bits, in some applications only in the highest; sources are addresses, others in each
- * run. One product of tag and source would do, except in runs in which the address is a factor that maps such tags to
- * few buckets (11 probes an entry where 3 are usual). Two products by constants serve all alike.
+ * Tags differ in any of their bits, in some applications only in the highest. Sources are addresses, which differ from
+ * run to run. With a single product of tag and source some addresses map such tags to few buckets (11 probes for an
+ * entry, where 3 are usual). Two products by constants do not depend on the address.
  */
 static inline size_t hash(const void *source, uint64_t tag)
 {

@@ -3,7 +3,7 @@
  * slab.h: the operations of an endpoint, private memory, named by an index and a generation.
  *
  * A peer gets the id of an operation and echoes it; sc_slab_find() refuses an invented id and the id of an ended
- * operation. An operation that no peer is told of, the usual case, has no id. Objects never move. Each begins with
+ * operation. An operation whose id no peer gets, the usual case, has none. Objects never move. Each begins with
  * struct sc_slab_object.
  */
 #ifndef SC_SLAB_H

@@ -37,11 +37,12 @@
 #include "msg/txop.h"
 #include "msg/waiting.h"
 
-/*
- * Polls between two looks at a peer's word of life, and between two checks of the peer's life lock: half a microsecond
- * in 30 or more. With the daemon's thread, only a peer without that word needs these checks.
- */
+/* Polls between two looks at a peer's word of life. */
 #define LIFE_POLLS 4
+/*
+ * Polls between two checks of a peer's life lock: a check takes half a microsecond, so many polls take 30 or more. With
+ * the daemon's thread, only a peer without a word of life needs these checks.
+ */
 #define WATCH_POLLS 1024
 #define WATCH_POLLS_DAEMON 16384
 

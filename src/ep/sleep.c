@@ -44,7 +44,7 @@
 #define WATCH_MS 100
 #define WATCH_PEERS 64 /* checked at a time */
 #define RECHECK_MS 1
-/* Looks in a row that find something while polls take nothing. After these the thread sleeps for STUCK_MS. */
+/* Tries to sleep, in a row, that find work which polls do not take. After these the thread sleeps for STUCK_MS. */
 #define STUCK_TRIES 16
 
 static void lower(int64_t *limit, int64_t ms)

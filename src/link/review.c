@@ -52,8 +52,9 @@ static bool is_back(const struct sc_peer *peer)
 }
 
 /*
- * Before a connection to a peer that may be gone. Where no endpoint has its address any more, the peer may have come,
- * written and ended since the last look at the claims. Nobody comes by that address now, so one more look finds all.
+ * Looks at the claims once more before it connects to a peer that may be gone. If no endpoint has the peer's address any
+ * more, the peer may have come, written and ended since the last look. No peer comes with that address now, so this look
+ * finds all.
  */
 static void meet_if_gone(struct sc_peer *peer)
 {

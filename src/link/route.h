@@ -38,7 +38,8 @@ enum sc_way {
 #define SC_FACT_ONE_PIECE (1u << 7) /* and one of ours */
 #define SC_FACT_INJECTED (1u << 8)  /* a put that must not wait for a poll of this process, */
 #define SC_FACT_KEPT (1u << 14)	    /* and does not, if it is delegated: a thread does it */
-#define SC_FACT_LOOSE (1u << 9)	    /* the peer's application is not told of it, and no message has to follow it */
+#define SC_FACT_LOOSE                                                                                     \
+	(1u << 9) /* the peer's application does not hear of it, and no message has to follow it */
 /* Facts of a message, besides SC_FACT_STREAM. */
 #define SC_FACT_RECORD (1u << 10)  /* a record has space for its payload, */
 #define SC_FACT_BUFFER (1u << 11)  /* and so has a buffer */
@@ -46,33 +47,34 @@ enum sc_way {
 #define SC_FACT_BEHIND (1u << 13)  /* the receiver has more than the last message to read */
 
 /*
- * Bytes: a record holds a delegated put that is not larger; else buffers do (docs/MEASUREMENTS.md, "Delegated
- * operations").
+ * The largest delegated put, in bytes, whose payload is in its record; the payload of a larger one is in buffers
+ * (docs/MEASUREMENTS.md, "Delegated operations").
  */
 #define SC_ROUTE_RECORD 256
 /*
- * Bytes: an injected put that is not larger is delegated even where a copy by CMA is quick (docs/MEASUREMENTS.md,
+ * The largest injected put, in bytes, that is delegated even where a copy by CMA is quick (docs/MEASUREMENTS.md,
  * "Delegated operations").
  */
 #define SC_ROUTE_BUFFERED 2048
 /*
- * Bytes: for operations that are not larger only DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT matter, if they are not
- * of a stream, or have both DELEGABLE and ONE_RANGE (docs/MEASUREMENTS.md, "Delegated operations").
+ * The size of the largest small operation, in bytes (docs/MEASUREMENTS.md, "Delegated operations"). The way of a small
+ * operation depends on no other facts than DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT, unless it is one of a stream
+ * and lacks DELEGABLE or ONE_RANGE.
  */
 #define SC_ROUTE_SMALL 4096
 
 /*
- * The nanoseconds of a copy of more than SC_ROUTE_SMALL bytes, or of a message: by CMA, or through buffers; 0: unknown.
- * Of an injected put of more than SC_ROUTE_BUFFERED bytes only the first matters.
+ * The nanoseconds of a copy by CMA, and through buffers; 0: unknown. They matter for a message and for an operation of
+ * more than SC_ROUTE_SMALL bytes; cma_ns also for an injected put of more than SC_ROUTE_BUFFERED bytes.
  */
 struct sc_route_costs {
 	uint64_t cma_ns, buffers_ns;
 };
 
 /*
- * Payloads of this many bytes are better in a buffer than in a record, also for two that answer each other in one
- * buffer (hold.h). For a receiver that is behind, fewer bytes are, because it has fewer lines of the ring to read:
- * docs/MEASUREMENTS.md, "Inline or bounce buffer".
+ * From this many bytes on, a payload is faster in a buffer than in a record, also between two processes that answer
+ * each other in one buffer (hold.h). For a receiver that is behind, this begins with fewer bytes, because it then has
+ * fewer lines of the ring to read: docs/MEASUREMENTS.md, "Inline or bounce buffer".
  */
 #define SC_ROUTE_BUFFER_MIN 320
 #define SC_ROUTE_BUFFER_MIN_BEHIND 128

@@ -232,8 +232,8 @@ struct sc_peer_xfer {
 	uint32_t missed_index,
 		missed_generation; /* of a share that the peer had not come to in time; 0: none */
 	uint32_t polls;		   /* polls in vain for the peer's last chunks */
-	uint64_t seen;		   /* given up: the last look at whether the peer runs (ns); looks in a row that saw it run */
-	uint32_t runs;
+	uint64_t seen;		   /* given up: when this side last checked that the peer runs (ns), */
+	uint32_t runs;		   /* and how often in a row it ran */
 	bool copies_not; /* the peer has said that it cannot copy along */
 };
 
@@ -366,7 +366,7 @@ enum sc_rma_kind {
 	SC_RMA_PUT,
 	SC_RMA_GET,
 	SC_RMA_ATOMIC,
-	SC_RMA_NOTE, /* it is done; the peer must be told */
+	SC_RMA_NOTE, /* it is done; a record must tell the peer */
 };
 
 struct sc_rma_op {

@@ -20,7 +20,8 @@
 #include "link/review.h"
 
 /*
- * Looks at a peer's chunks in hand between two looks at whether it lives: one of those costs as much as 100 of these.
+ * Polls that find chunks in the peer's hand, between two checks whether the peer lives: a check costs as much as 100 of
+ * these polls.
  */
 #define LIFE_CHECK_POLLS 1024
 
@@ -31,7 +32,7 @@ static struct sc_abi_chunks *words_of(const struct sc_peer *peer, uint32_t index
 	return &sc_seg_slot(peer->seg, peer->out_slot)->chunks[index];
 }
 
-/* Tells whether there is a share that the peer was told of, and had not come to when the copy was over. */
+/* Tells whether the peer has not come yet to the record of an earlier share, whose copy ended without it. */
 static bool is_absent(struct sc_peer *peer)
 {
 	if (peer->xfer.missed_generation &&

@@ -224,15 +224,15 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
 }
 
 /*
- * So many looks at the head of a peer take as long as a rendezvous. Small payloads, which take long by rendezvous, have
- * more: a peer that polls at all has read on by then.
+ * So many reads of a peer's head take as long as a rendezvous. A small payload, which takes long by rendezvous, waits
+ * for more of them: a peer that polls at all has read on by then.
  */
 #define HEAD_READS 32
 #define HEAD_READS_SMALL 1024
 
 /*
- * Tells whether the peer reads, so that buffers come back sooner than a rendezvous ends: the head has moved since the
- * last looks, or those were few.
+ * Tells whether the peer reads, so that buffers come back sooner than a rendezvous ends: its head has moved since it was
+ * last read, or it has been read only a few times at this place.
  */
 static bool is_reading(struct sc_peer *peer, size_t size)
 {

@@ -186,7 +186,7 @@ int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message)
 	return 0;
 }
 
-/* The same where somebody else posts the receives: asks for the receive. */
+/* The same for a queue whose matcher posts the receives: asks it for the receive. */
 static __attribute__((noinline)) int deliver_matched(const struct sc_message *message)
 {
 	struct sc_peer *peer = message->peer;

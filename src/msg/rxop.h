@@ -21,8 +21,8 @@ struct sc_message {
 	const struct sc_abi_line *first; /* in the ring; NULL: it has waited, and is in `bytes` */
 	const uint8_t *bytes;
 	uint64_t units;
-	uint64_t
-		arrival; /* number among the messages of the peer that have waited; of another: the next */
+	/* of a message that has waited: its number among those of the peer; else the number of the next one that will wait */
+	uint64_t arrival;
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint32_t segment_count;
 	struct iovec segments[SC_ABI_RDV_SEGMENTS];

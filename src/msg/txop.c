@@ -36,9 +36,9 @@
 /* One call of sc_txop_progress() writes so many pieces at most, so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
 /*
- * Sends that a peer has not acknowledged. With the answers to requests they never exceed the answers that the peer
- * keeps for us. The window, as a rule, lets the peer have no more of them unmatched; for the others we only need to
- * poll.
+ * The most sends that a peer has not acknowledged. Their acknowledgements, and the answers to our requests, are never
+ * more than the SC_REPLIES_MAX answers that the peer keeps for us. The window usually allows fewer unmatched sends; the
+ * acknowledgements of matched ones need only our next polls.
  */
 #define OPS_MAX (SC_REPLIES_MAX - 4 * SC_RMA_REQUESTS_MAX)
 

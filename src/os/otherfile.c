@@ -113,7 +113,7 @@ static int check_other(const char *name, const struct stat *st)
 }
 
 /*
- * The name belongs to another file since the check: a service's that was opened again, or somebody plays with names.
+ * The name belongs to another file since the check: a service was opened again, or another process has renamed files.
  * The descriptor of a file that must not be opened stays open.
  */
 static int check_opened_slow(const char *name, int fd, struct stat *st)

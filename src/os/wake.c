@@ -39,14 +39,15 @@
  *   W5  Several threads may arm one word, one after the other (the owner's lock). Each sleeps in A4 with its own value,
  *       or finds the value changed and looks again.
  *
- * Death or stop of the writer: after P1, P2 or P3 this writer does not wake the sleeper. ASLEEP stays, so every other
- * writer wakes it; when the writer has died, the daemon of the sleeper's process does, too (sc_bell_ring(), which is
- * the same P1 to P5). A writer that is stopped there goes on later: its records wait until then, unless another writer
- * wakes the sleeper. After P4 nothing is missing. Death of the sleeper harms no other process. models/wait.pml models
- * this with store buffers, deaths and two writers.
+ * Death or stop of the writer: a writer that dies or stops after P1, P2 or P3 does not wake the sleeper. ASLEEP stays,
+ * so each other writer wakes it; if the writer has died, the daemon of the sleeper's process does, too (sc_bell_ring(),
+ * which takes the same steps P1 to P5). The records of a writer that has stopped wait until it goes on, unless another
+ * writer wakes the sleeper. After P4 the writer has no more to do for the sleeper. The death of the sleeper harms no
+ * other process. models/wait.pml models this with store buffers, deaths and two writers.
  *
- * A process that scribbles on the word can remove ASLEEP, as it can overwrite the record itself. It can also wake the
- * sleeper for nothing: the sleeper looks, and sleeps again.
+ * A process that has mapped the segment can store any value in the word, as it can overwrite a record. If it removes
+ * ASLEEP, no writer wakes the sleeper. If it wakes the sleeper without a record, the sleeper finds nothing, and sleeps
+ * again.
  *
  * Costs: docs/MEASUREMENTS.md, "Sleeping and waking".
  */

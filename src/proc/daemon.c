@@ -114,7 +114,7 @@ static void arrange_locked(void)
 {
 	sc_process.polled = most_places(1 + sc_pidfds_arrange(sc_process.polls + 1));
 	sc_process.polls[0] = (struct pollfd){ .fd = sc_process.pipe.ends[0], .events = POLLIN };
-	sc_process.locks = !sc_process.polled /* nor the pipe */ || sc_watches_need_locks_locked();
+	sc_process.locks = !sc_process.polled /* not even the pipe */ || sc_watches_need_locks_locked();
 }
 
 static int timeout_locked(void)

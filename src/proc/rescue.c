@@ -3,16 +3,17 @@
  * rescue.c: the daemon's thread does delegated puts that neither the target takes nor the initiator withdraws.
  *
  * An application that injects a put may never call again, and its target may compute. So the daemon's thread looks at
- * delegated puts every millisecond while there are some. If the target has taken none of them from one look to the next,
- * the thread withdraws them by the word that decides between the two processes (delegate.c, O1), and copies them by CMA,
- * under a hazard word as direct.c does. Their records, in the peer's ring, hold short payloads. The others are in buffers of
- * this process, which stay lent, as the lines stay held (sc_ring_tx.held), until the operation ends.
+ * delegated puts every millisecond while there are some. If the target has taken none of them from one look to the
+ * next, the thread withdraws them by the word that decides between the two processes (delegate.c, O1), and copies them
+ * by CMA, under a hazard word as direct.c does. Their records, in the peer's ring, hold short payloads. The others are
+ * in buffers of this process, which stay lent, as the lines stay held (sc_ring_tx.held), until the operation ends.
  *
- * The thread leaves gets, whose destination only the endpoint knows, and puts of which the target's application is told
- * (remote data, counters): nobody can tell whether those have landed before the target polls, and then it takes them. The
- * endpoint delegates no injected put behind one of these, and none with remote data behind one that this thread does.
+ * The thread leaves gets, whose destination only the endpoint knows, and puts of which the target's application hears
+ * (remote data, counters): the application can see such a put only when the target polls, and then the target takes it.
+ * The endpoint delegates no injected put behind one of these, and none with remote data behind one that this thread
+ * does.
  *
- *   keeper                    who writes it
+ *   keeper                    written by
  *   NONE -> ENDPOINT          the endpoint's thread, before it withdraws         (K1)
  *   NONE -> COPIES            the daemon's thread, before it withdraws           (K1)
  *   COPIES -> NONE            the daemon's thread, because the target has just taken one
@@ -24,8 +25,9 @@
  *   K1 compare and swap: one of the two withdraws
  *   K2 release: done and errors before RESTS   pairs with  K2' acquire, sc_rescue_take()
  *   E1 release, sc_rescue_keep(): place and key before end   pairs with  E1' acquire, look()
- *   W1 the endpoint's thread stores `end`, then looks whether the daemon's thread looks; that one says that it looks no
- *      more, then looks at `end`. A barrier of that thread alone orders both (sc_sleep_barrier()).
+ *   W1 the endpoint's thread stores `end`, then loads sc_process.rescue_looks; the daemon's thread stores 0 there, then
+ *      loads `end`: at least one of the two sees the other's store. A barrier of the daemon's thread alone orders the
+ *      stores and loads of both (sc_sleep_barrier()).
  *
  * While the daemon's thread withdraws, the endpoint's thread may delegate more without knowing. So a withdrawal takes
  * back SC_ABI_DELEGATED operations more than there are: no more can be open. The endpoint's thread sets the claim to the
@@ -52,7 +54,7 @@
 #include "shm/memory.h"
 #include "shm/ring.h"
 
-/* Looks without a new put before the thread looks no more. */
+/* After so many passes over all peers, one each SC_RESCUE_MS, that find no new put, the thread makes no more. */
 #define IDLE_PASSES 20
 /* The hazard word of this file; direct.c uses the last one only for an operation on so many ranges, never meanwhile. */
 #define HAZARD (SC_ABI_HAZARDS - 1)
@@ -242,8 +244,8 @@ static int put_do(struct sc_rescue *rescue, const struct sc_rescue_kept *kept)
 /* ---- all puts to one peer -------------------------------------------------------------------- */
 
 /*
- * Tells whether this thread can do the put, as far as one look tells: nothing that the peer's application must be told
- * of. put_do() checks all. Until this thread withdraws the put, another thread may end it and keep another in its place.
+ * Tells whether this thread can do the put, as far as one look tells: the peer's application need not hear of it.
+ * put_do() checks all. Until this thread withdraws the put, another thread may end it and keep another in its place.
  */
 static bool is_ours(struct sc_rescue *rescue, uint32_t at)
 {
@@ -258,8 +260,8 @@ static bool is_ours(struct sc_rescue *rescue, uint32_t at)
 }
 
 /*
- * Tells whether all that the peer has taken has ended, so that later ones may follow. The peer tells of puts; gets had
- * ended before the last post, or are_ours() finds one.
+ * Tells whether all operations that the peer has taken are known to have ended, so that later ones may follow. The peer
+ * reports puts, and gets before them; a get behind the last put counts as ended only if it had ended at the last post.
  */
 static bool have_ended(const struct sc_rescue *rescue, uint32_t taken)
 {

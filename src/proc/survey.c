@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * survey.c: describes the segments of this user for a command that looks on, and reads the counters of their owners.
+ * survey.c: describes the segments of this user for the command shmcma, and reads the counters of their owners.
  *
  * It reads and changes nothing: it opens a segment, asks for the holder of the life lock, and reads by pread(2), which
  * gives no memory to the holes of a file and cannot fault. Each word is read once, into private memory, and checked

@@ -32,10 +32,11 @@ static bool is_mapped(struct sc_reg *reg)
 }
 
 /*
- * A page stays known as long as the registration is open: a correct application does not take registered memory away. It
- * stays known for one poll if the endpoint is strict, or if some of the memory was not mapped at the first access: an
- * application that registers more than there is, all of its address space, maps and unmaps parts later, and an operation
- * with a wrong address must not end it. Memory that is mapped without access (PROT_NONE) counts as mapped.
+ * A page stays known as long as the registration is open: a correct application does not take registered memory away.
+ * It stays known for one poll if the endpoint is strict, or if some of the memory was not mapped at the first access:
+ * such an application has registered its whole address space, for example, and maps and unmaps parts of it later. An
+ * operation with a wrong address must then fail, and not end the process. Memory that is mapped without access
+ * (PROT_NONE) counts as mapped.
  */
 struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg)
 {

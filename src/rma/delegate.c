@@ -7,10 +7,11 @@
  * wait for it. So the operation is delegated: its record lies in the peer's ring, and the peer may take it until this
  * side withdraws it. This side withdraws it if the peer has not taken it after some polls (WITHDRAW_POLLS), or if
  * another operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer
- * passes over their records. If the application does not poll, the daemon's thread withdraws puts and does them (rescue.c). The
- * payload of an injected put is in its record, or in the buffers that the record names, until the put ends.
+ * passes over their records. If the application does not poll, the daemon's thread withdraws puts and does them
+ * (rescue.c). The payload of an injected put is in its record, or in the buffers that the record names, until the put
+ * ends.
  *
- *   edge                      who writes it                                        the word that says so
+ *   edge                      written by                                           recorded in
  *   none -> DELEGATED         this side: sc_delegate_post()                        the ring: a record
  *   DELEGATED -> TAKEN        the peer: claim_next() of taker.c                    claim, low half     (O1)
  *   DELEGATED -> WITHDRAWN    this side, the thread that the keeper of rescue.c    claim, high half    (O1)
@@ -22,10 +23,10 @@
  *   any -> FAILED             this side: sc_rma_end_peer() of rma.c, for a peer    none
  *                             that is lost
  *
- * No field holds the state of one operation, and no enum names it: its number says it, against these words. In private,
- * sc_delegate_post() sets `ours` to `end`, withdraw_from() moves it down, and pass_done() moves it up again. No assertion
- * depends on a half of the claim, because the peer can write both: each side compares its own half with its own count,
- * and an impossible one ends the connection.
+ * No field and no enum holds the state of an operation: its number, compared with these words, gives the state. Of the
+ * private numbers, sc_delegate_post() sets `ours` to `end`, withdraw_from() lowers it, and pass_done() raises it again.
+ * No assertion depends on a half of the claim, because the peer can write both: each side compares its own half with
+ * its own count, and an impossible one ends the connection.
  *
  *   O1 compare and swap of one word by both: each operation belongs to one side. A withdrawal takes back all that is
  *      not taken, so each side has a range of numbers: the peer [first, ours), this side [ours, end)
@@ -84,7 +85,7 @@
 #define PAUSE_MAX 255
 #define ERRNO_MAX 4095
 
-/* Tells whether only the target, or the endpoint's thread, does the operation: a get, or a put with remote data. */
+/* Tells whether the daemon's thread never does the operation: a get, or a put with remote data. */
 static bool is_unrescuable(const struct sc_rma_op *op)
 {
 	return op->kind == SC_RMA_GET || op->flags & SC_SEND_DATA;
@@ -156,8 +157,8 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines,
 }
 
 /*
- * Protects the lines from the oldest operation on from being written again, as the answer of a get is there, and the
- * payload of a put; and the buffers of the puts.
+ * Keeps the lines from the oldest operation on from being written again, because they hold answers of gets and payloads
+ * of puts; keeps the buffers of the puts, too.
  */
 static void hold(struct sc_peer *peer)
 {
@@ -171,8 +172,8 @@ static void hold(struct sc_peer *peer)
 /* ---- what the peer has done ------------------------------------------------------------------ */
 
 /*
- * Returns how many operations, from the oldest one on, are before a number that the peer writes. 0: all are behind it, or
- * it is from long ago. More than there are: it is impossible.
+ * Returns how many operations, from the oldest one on, are before a number that the peer writes. 0: none is, or the
+ * number is an old one. A result above the number of open operations shows an impossible number.
  */
 static uint32_t passed(const struct sc_peer *peer, uint32_t number)
 {
@@ -551,8 +552,8 @@ void sc_delegate_end_peer(struct sc_peer *peer)
 
 /*
  * Tells whether injected puts with remote data stay in the ring although the peer does not come to them: there is no
- * space for the notes that a withdrawal needs, and nobody waits for the puts. The peer's application must poll to hear of
- * them, and the peer takes them then.
+ * space for the notes that a withdrawal needs, and nobody waits for the puts. The peer's application must poll to hear
+ * of them, and the peer takes them then.
  */
 static bool stay(struct sc_peer *peer)
 {

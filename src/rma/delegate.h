@@ -33,8 +33,8 @@ static inline bool sc_delegate_is_open(const struct sc_peer *peer, uint32_t befo
 
 /*
  * Tells whether an injected put may be delegated: either the daemon's thread does it if nobody else does (rescue.h), or
- * the peer's application is told of it, and must poll for that. Puts of the two kinds are never open together: that
- * thread stops at a put of the second kind; but if it does not see that put yet, it withdraws it with the others.
+ * the peer's application hears of it, and must poll for that. Puts of the two kinds are never open together: the
+ * daemon's thread stops at a put of the second kind, but would withdraw a new one that it does not see yet.
  */
 static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool data)
 {

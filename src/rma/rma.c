@@ -10,14 +10,15 @@
  *
  * Order. Operations on one of the first three ways are done in the order of their posts. Before a put or a get goes
  * another way, this process settles delegated operations that the peer may still take, unfinished cooperative ones, and
- * those that are put off (make_way()); before an atomic, the last two (settle()). A peer executes requests in their order. There is no order between puts or gets
- * and atomics, nor between them and messages, unless the endpoint asks for it or there is a fence. Then an operation
- * that this process could copy becomes a request while the peer's ring has unread records that must come before it
- * (must_follow(), fence.h); an atomic waits for delegated operations and gets; messages wait as tx.c says. No operation
- * waits for the match of a message: the peer may match it only after it has seen what was posted behind it.
+ * those that are put off (make_way()); before an atomic, the last two (settle()). A peer executes requests in their
+ * order. There is no order between puts or gets and atomics, nor between them and messages, unless the endpoint asks
+ * for it or there is a fence. Then an operation that this process could copy becomes a request while the peer's ring
+ * has unread records that must come before it (must_follow(), fence.h); an atomic waits for delegated operations and
+ * gets; messages wait as tx.c says. No operation waits for the match of a message: the peer may match it only after it
+ * has seen what was posted behind it.
  *
- * A caller whose peer does not read its ring is pushed back: at OPS_MAX pending operations, or without space for the record
- * of an operation that is over then, a post returns -EAGAIN before it does anything.
+ * A caller whose peer does not read its ring is pushed back: at OPS_MAX pending operations, or without space for the
+ * record of an operation that is over then, a post returns -EAGAIN before it does anything.
  *
  * All memory is private; the file of each way says what remains if either side dies.
  */
@@ -209,7 +210,7 @@ static bool leaves_nothing(struct sc_peer *peer, const struct sc_rma *rma, enum 
 	return sc_list_empty(&peer->rma.queued) && !(record && sc_record_room(peer, 1));
 }
 
-/* Posts an operation that is not delegated, else it would be settled again at once. `facts`: those of the operation. */
+/* Posts an operation on any way but DELEGATED, after operations on other ways are settled. `facts`: of the operation. */
 static __attribute__((noinline)) int post_other(struct sc_peer *peer, const struct sc_rma *rma, size_t size,
 						uint32_t facts, enum sc_way way)
 {
@@ -271,7 +272,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	if (ret)
 		return ret;
 	facts = (rma->remote_count == 1 ? SC_FACT_ONE_RANGE : 0) | (injects ? SC_FACT_INJECTED : 0);
-	/* the first operations of a likely stream, if delegated, would draw the others after them */
+	/* behind a delegated operation others are delegated, too: so the first large ones of a likely stream are not */
 	if (peer->rma.burst.poll != ep->polls)
 		peer->rma.streamed = sc_burst_is_stream(&peer->rma.burst);
 	if (__builtin_expect(peer->rma.streamed, 0))

@@ -13,7 +13,10 @@
 #include "base/iov.h"
 #include "link/turn.h"
 
-/* Fills a completion in place: a copy of a fresh one would wait for its halves. */
+/*
+ * Fills a completion where it stays. A copy of it right after these stores would load two fields at once, and wait until
+ * both stores have reached the cache.
+ */
 static inline void comp_fill(struct sc_comp *comp, const struct sc_ending *ending)
 {
 	comp->context = ending->context;
@@ -61,8 +64,8 @@ void sc_rmaop_complete(struct sc_peer *peer, const struct sc_ending *ending)
 }
 
 /*
- * Copies word by word. The caller has just stored the words one by one: a load of two at once would wait until all earlier
- * stores have reached the cache, those of the last record too.
+ * Copies word by word. The caller has just stored the words one by one: a load of two at once would wait until all
+ * earlier stores have reached the cache, those of the last record too.
  */
 static inline void remote_copy(struct sc_remote *to, const struct sc_remote *from)
 {

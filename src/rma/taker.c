@@ -7,9 +7,9 @@
  * number of the answer, and come back when the peer says that it has read so many answers, or has gone. If no buffers
  * are free, the record stays in the ring: the peer gives others back, or withdraws the get.
  *
- * The initiator is told of puts once for a look at its ring. If the peer dies, what is taken is done, or done in part;
- * nobody reads the answer, and its buffers come back with the end of the peer. If this process dies, operations that it
- * has taken and not told of end with it, done or not.
+ * This process reports the puts that it has ended once for each look at the initiator's ring. If the peer dies,
+ * operations that are taken are done, or done in part; no process reads the answer, and its buffers come back with the
+ * end of the peer. If this process dies, operations that it has taken and not reported end with it, done or not.
  */
 #include "rma/taker.h"
 
@@ -25,8 +25,8 @@
 #define GET_MAX (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 /*
- * Any number of withdrawn operations may be unread. 2^31 operations after the last withdrawal the next ones look withdrawn;
- * the initiator then withdraws them, and does them.
+ * Any number of withdrawn operations may be unread. 2^31 operations after the last withdrawal the next ones look
+ * withdrawn; the initiator then withdraws them, and does them.
  */
 static bool is_withdrawn(uint64_t claim, uint32_t number)
 {
@@ -61,14 +61,15 @@ static int claim_next(struct sc_peer *peer, const char **why)
 }
 
 /*
- * The initiator takes this number as the nearest one in the past or the future. Any number of gets may come between two
- * puts, so we tell the number after so many gets too.
+ * The initiator takes the number that is reported as the nearest one, in the past or the future. Any number of gets may
+ * come between two puts, so this process reports the number after so many gets, too.
  */
 #define UNREPORTED_MAX (1u << 30)
 
 /*
- * Ends the put that was taken last. The initiator polls the line of both words, so each store there costs both sides the
- * line's way: the number is told once for all puts of a look at the ring, and an error that stands there is not written.
+ * Ends the put that was taken last. The initiator polls the line of both words, so each store there moves the line from
+ * one processor to the other and back. Hence the number is stored once for all puts of a look at the ring, and an error
+ * only if it differs from the one that is there.
  */
 static void put_end(struct sc_peer *peer, int error)
 {

@@ -12,7 +12,7 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why);
 
 void sc_taker_report_slow(struct sc_peer *peer);
 
-/* Tells the initiator of the puts that have ended since the last call. The caller has taken records of its ring. */
+/* Reports the puts that have ended since the last call to the initiator. The caller has taken records of its ring. */
 static inline void sc_taker_report(struct sc_peer *peer)
 {
 	if (peer->taker.unreported)

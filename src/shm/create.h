@@ -13,7 +13,7 @@ struct sc_seg_geometry {
 	uint64_t window;
 	uint32_t capabilities;
 	uint32_t regs, ranges;	       /* limits of the registration table; 0: none */
-	/* Of the endpoint, shown to commands that look on; NULL: none. */
+	/* Counters of the endpoint, for the command shmcma; NULL: none. */
 	const struct sc_counters *counters;
 	const uint32_t *free_bufs;     /* sc_pool.free_count, within 2 GiB of `counters` */
 	const struct sc_ep_name *name; /* name of the endpoint, NULL: a new one; */

@@ -35,7 +35,10 @@ struct sc_fill_costs {
 	uint32_t large[SC_FILL_WAYS]; /* of large fills only: start and end of a copy weigh little there */
 };
 
-/* A message that no other follows: its time counts. In a stream one is filled while another is read: the rate counts. */
+/*
+ * The use of a fill. ALONE: no other message follows, so the time of this one counts. STREAM: one buffer is filled while
+ * another is read, so the rate counts.
+ */
 enum sc_fill_use { SC_FILL_ALONE, SC_FILL_STREAM, SC_FILL_USES };
 
 struct sc_fill {

@@ -164,7 +164,7 @@ static int table_fallocate(struct sc_seg *seg, const void *from, uint64_t size)
 	return err ? -err : part_fallocate(seg, offset, size, 0);
 }
 
-/* A part of the table: at most `most` elements of `size` bytes; `count` have memory, and peers are told by `shown`. */
+/* A part of the table: at most `most` elements of `size` bytes; `count` have memory, as `shown` tells peers. */
 struct array {
 	const void *at;
 	uint32_t size, most;

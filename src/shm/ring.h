@@ -66,7 +66,7 @@ struct sc_ring_tx {
 /* The reader's side. */
 struct sc_ring_rx {
 	struct sc_ring_place at;
-	uint64_t head, published; /* lines read; lines read as told to the writer */
+	uint64_t head, published; /* lines read; the head that the writer sees */
 	uint64_t window;	  /* the last value of consumer->window */
 	struct sc_abi_consumer *consumer;
 	struct sc_ring_place left; /* as in sc_ring_tx */
@@ -287,8 +287,8 @@ static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t l
 }
 
 /*
- * The reader shows commands that look on where its head is, after the ring has grown, and after an overflow began or
- * ended: consumer->place.
+ * The reader publishes in consumer->place where the line number `head` is, for the command shmcma: after the ring has
+ * grown, and after an overflow has begun or ended.
  */
 void sc_ring_show_place(const struct sc_ring_rx *rx);
 
@@ -364,8 +364,8 @@ static inline uint32_t sc_ctl_size(uint64_t ctl)
 }
 
 /*
- * memcpy(3) of at most a line. A call would cost more than the copy. It stores a word of 1, 2, 4 or 8 bytes once: a thread of
- * the application may wait for such a word in registered memory, and change it then.
+ * memcpy(3) of at most a line. A call would cost more than the copy. It stores a word of 1, 2, 4 or 8 bytes once: a
+ * thread of the application may wait for such a word in registered memory, and change it then.
  */
 static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
 {

@@ -3,8 +3,8 @@
  * share.c: the words of a shared copy; share.h says which side owns which, and what death leaves behind.
  *
  * Each attempt loads the other side's word once, checks it against what this side knows, and uses the copy. A compare
- * and swap fails only if the other side has taken more. Each next attempt must find that; so a peer that toys with the
- * word causes -EPROTO and no endless loop.
+ * and swap fails only if the other side has taken more. Each next attempt must find that; so a peer that stores
+ * other values causes -EPROTO and no endless loop.
  */
 #include "shm/share.h"
 
