@@ -116,7 +116,8 @@ struct sc_abi_header {
 
 /*
  * sc_abi_presence.membership: CAME: a peer has published a claim here. CHANGED: a peer has departed, closed, or given
- * up the connection. If only the lower half has changed, the owner looks at the claims alone. (A carry costs a look.)
+ * up the connection. If only the lower half has changed, the owner looks at the claims alone. (When the lower
+ * half overflows, the owner looks once more than it has to.)
  */
 #define SC_ABI_CAME 1u
 #define SC_ABI_CHANGED (1u << 16)
@@ -149,7 +150,7 @@ struct sc_abi_presence {
 	 * pid does not let its memory be read.
 	 */
 	uint64_t
-		life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
+		life_next; /* the kernel's list of such words: an address in the owner's memory, which no other process uses */
 	uint32_t life;
 	uint32_t pad0;
 
@@ -172,7 +173,7 @@ struct sc_abi_presence {
  * ticket: pid (31 bits) and 29 bits of its nonce. The pid is one of the owner's namespace, unless ELSEWHERE (the
  * highest bit) says that it is of another: then a claimant that is not visible under that pid may live all the same.
  * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED back to 0.
- * The owner returns the claim to 0 from DEPARTED, or from CLAIMED once the claimant is dead.
+ * The owner returns the claim to 0 from DEPARTED, or from any of the three once the claimant is dead.
  * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and the claimant did
  * not see itself accepted; its segment keeps its name, so that the owner can attach it. Once the owner has closed,
  * either side removes UNREAD (compare and swap) and takes 1 from the claimant's sc_abi_presence.unread.

@@ -221,6 +221,7 @@ static inline bool sc_peer_is_there(const struct sc_peer *peer)
 
 static inline bool sc_peers_changed(const struct sc_ep *ep)
 {
+	/* P2' acquire: pairs with P2 in sc_peer_bump() */
 	return sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership) != ep->membership;
 }
 

@@ -10,7 +10,7 @@
  * it seems to be out of lines. It keeps lines from `held` on, although they are read: it has not read yet what the
  * reader has answered in them, or may read a payload back (delegate.c).
  *
- *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek()
+ *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek_at()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
  *
  * At first a ring has the lines in the first page of its slot. It gets the others once it has been full, or busy
@@ -228,7 +228,7 @@ static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *firs
 		(void)SC_FAULT("ring.line");
 	}
 	sc_ring_advance(tx);
-	/* R1 release: pairs with R1' in sc_ring_peek() */
+	/* R1 release: pairs with R1' in sc_ring_peek_at() */
 	sc_store_release_64(&first->ctl, ctl);
 	(void)SC_FAULT("ring.committed");
 }
