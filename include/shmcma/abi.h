@@ -116,8 +116,8 @@ struct sc_abi_header {
 
 /*
  * sc_abi_presence.membership: CAME: a peer has published a claim here. CHANGED: a peer has departed, closed, or given
- * up the connection. If only the lower half has changed, the owner looks at the claims alone. (When the lower
- * half overflows, the owner looks once more than it has to.)
+ * up the connection. If only the lower half has changed, the owner looks at the claims alone. (When the lower half
+ * overflows, the owner looks once more than it has to.)
  */
 #define SC_ABI_CAME 1u
 #define SC_ABI_CHANGED (1u << 16)
@@ -142,6 +142,8 @@ struct sc_abi_presence {
 	uint32_t bucket_bits; /* log2 of the buckets in use, 0: none */
 	uint32_t chains;      /* odd while buckets or chains change, another even number after it */
 
+	/* the kernel's list of words of life: an address in the owner's memory, which no other process uses */
+	uint64_t life_next;
 	/*
 	 * The word of life, a robust futex of a thread of the owner: the tid of that thread, or 0: no such thread. When
 	 * the process ends, or execs, the kernel adds SC_ABI_LIFE_ENDED before another process can get the pid. A
@@ -149,8 +151,6 @@ struct sc_abi_presence {
 	 * scribbled on the word. So it proves a death only if the life lock is free as well, and the process with that
 	 * pid does not let its memory be read.
 	 */
-	uint64_t
-		life_next; /* the kernel's list of such words: an address in the owner's memory, which no other process uses */
 	uint32_t life;
 	uint32_t pad0;
 
