@@ -12,7 +12,9 @@
 #    not those of the local ones;
 #  - MPI programs that check what they receive, and mpi4py;
 #  - a rank is killed, on either host: the job ends, or the others get errors; then `shmcma reap` leaves /dev/shm of both
-#    hosts clean.
+#    hosts clean;
+#  - both hosts have one host name, by which lnx takes all peers for local ones: the job ends with an error, and a line says
+#    what to do; with FI_LNX_DISABLE_SHM=1 it ends well.
 #
 # The jobs run with Debian's libfabric 2.1 over shm+tcp and the drop-in module: lnx of that version accepts no provider but
 # one that is named shm inside a host. With SHMCMA_LIBFABRIC, the prefix of an installed libfabric 2.2 to 2.5, they also run over
@@ -20,7 +22,8 @@
 #
 # With SHMCMA_FABTESTS, the prefix of an installed libfabric 2.2 to 2.6 with its fabtests, those for tagged messages run
 # first, on one host and across both: over shmcma+tcp, over shm+tcp with the drop-in module, and over shm+tcp of libfabric
-# alone. The script prints how many pass, and fails if one fails that passes with libfabric's own shm.
+# alone. The script prints how many pass, and fails if one fails that passes with libfabric's own shm. The first one also
+# runs between hosts of one name.
 #
 # The script leaves out sections that no local provider of lnx passes, libfabric's shm neither: MPI_Cancel (lnx asks its providers
 # to cancel a receive that it keeps itself), and MPI_Probe with 2.1 (lnx crashes). Two of `comm` take too long.
@@ -39,6 +42,7 @@ hosts="one two"
 per_host=4
 limit=600 # seconds, for whatever is waited for
 oob=3000  # the port by which both sides of a program of fabtests find each other
+as=	  # the command before a program of fabtests
 
 . test/chroot.sh
 
@@ -167,7 +171,7 @@ begin_host()
 	echo "exec nsenter --target $pid --mount --uts --ipc --net --pid chroot $root sh -c \"\$*\"" >"$shared/enter.$1"
 }
 
-# The agent has the name of the host, and a command for its shell, as ssh has.
+# The agent has the name of the host, and a command for its shell, as ssh has. What `same` runs has one host name everywhere.
 begin_hosts()
 {
 	echo head >/proc/sys/kernel/hostname || fail "the head cannot have a name"
@@ -182,7 +186,11 @@ begin_hosts()
 		shift
 		. "/shared/enter.$host"
 	EOF
-	chmod 755 "$shared/agent"
+	cat >"$shared/same" <<-'EOF'
+		#!/bin/sh
+		exec unshare --uts sh -c 'echo same >/proc/sys/kernel/hostname && exec "$0" "$@"' "$@"
+	EOF
+	chmod 755 "$shared/agent" "$shared/same"
 	for host in $hosts; do
 		echo "$host is a host"
 	done
@@ -387,6 +395,28 @@ dies()
 	done
 }
 
+# ---- two hosts of one name -------------------------------------------------------------------------
+
+remedy='give each machine or container its own host name, or set FI_LNX_DISABLE_SHM=1'
+
+job_of_one_name()
+{
+	began=$(date +%s)
+	launch /shared/same /usr/bin/python3 /shared/mpi4py_test.py
+	status=$?
+	seconds=$(($(date +%s) - began))
+	grep -q 'exited on signal' "$work/mpirun" && job_failed "hosts of one name: a rank has crashed"
+	case $status in
+	0) job_failed "hosts of one name: mpirun ends well, which it cannot" ;;
+	124 | 137) job_failed "hosts of one name: the job does not end" ;;
+	esac
+	grep -h "$remedy" "$shared"/rank.* | head -n 1 | grep . || job_failed "hosts of one name: no rank says what to do"
+	launch env FI_LNX_DISABLE_SHM=1 /shared/same /usr/bin/python3 /shared/mpi4py_test.py ||
+		job_failed "hosts of one name, FI_LNX_DISABLE_SHM=1: status $?"
+	! grep -q ' messages sent$' "$shared"/rank.* || job_failed "hosts of one name, FI_LNX_DISABLE_SHM=1: shmcma carries messages"
+	echo "     hosts of one name: mpirun ends after $seconds s with status $status; well with FI_LNX_DISABLE_SHM=1"
+}
+
 # ---- fabtests --------------------------------------------------------------------------------------
 
 tagged_tests()
@@ -406,7 +436,8 @@ is_listening()
 		grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X $oob) [0-9A-F:]+ 0A"
 }
 
-# fabtest HOST PROGRAM OPTION...: the server on host one, the client on HOST; do both end well?
+# fabtest HOST PROGRAM OPTION...: the server on host one, the client on HOST, both behind the command $as, if it is set; do
+# both end well?
 fabtest()
 {
 	client=$1
@@ -414,13 +445,13 @@ fabtest()
 	shift 2
 	rm -f "$work/server.ended"
 	{
-		enter one timeout -s KILL $limit "$program" -p lnx "$@" -E=$oob >"$work/server" 2>&1
+		enter one timeout -s KILL $limit $as "$program" -p lnx "$@" -E=$oob >"$work/server" 2>&1
 		echo $? >"$work/server.ended"
 	} &
 	until is_listening || [ -e "$work/server.ended" ]; do
 		sleep 0.05
 	done
-	enter "$client" timeout -s KILL $limit "$program" -p lnx "$@" -E=$oob 10.77.0.1 >"$work/client" 2>&1
+	enter "$client" timeout -s KILL $limit $as "$program" -p lnx "$@" -E=$oob 10.77.0.1 >"$work/client" 2>&1
 	status=$?
 	wait $!
 	[ $status = 0 ] && [ "$(cat "$work/server.ended")" = 0 ]
@@ -434,6 +465,28 @@ went()
 	found=no
 	! grep -qh ' messages received$' "$work/server" "$work/client" || found=yes
 	[ $found = $expected ]
+}
+
+# fabtest_of_one_name NAME
+fabtest_of_one_name()
+{
+	as=/shared/same
+	began=$(date +%s)
+	! fabtest two fi_rdm_tagged_pingpong -I 10 || fail "$1, hosts of one name: a test passes that cannot"
+	seconds=$(($(date +%s) - began))
+	cat "$work/server" "$work/client"
+	# the tests end with the number of the error: EHOSTUNREACH
+	status="$status $(cat "$work/server.ended")"
+	[ "$status" = "113 113" ] || fail "$1, hosts of one name: status of client and server: $status"
+	for side in server client; do
+		grep -q "$remedy" "$work/$side" || fail "$1, hosts of one name: the $side does not say what to do"
+	done
+	export FI_LNX_DISABLE_SHM=1
+	fabtest two fi_rdm_tagged_pingpong -I 10 || fail "$1, hosts of one name: FI_LNX_DISABLE_SHM=1 does not help"
+	went "$1" two || fail "$1, hosts of one name: FI_LNX_DISABLE_SHM=1, and shmcma carries messages"
+	unset FI_LNX_DISABLE_SHM
+	as=
+	echo "     $1, hosts of one name: FI_EHOSTUNREACH within $seconds s; passed with FI_LNX_DISABLE_SHM=1"
 }
 
 # fabtests_over NAME LINKS [MODULE]: writes the programs that fail to the file NAME
@@ -460,6 +513,7 @@ fabtests_over()
 		done <"$work/tagged_tests"
 		eval "${1}_$host=\"$passed of $number\""
 	done
+	[ "$1" = own ] || fabtest_of_one_name "$1"
 }
 
 fabtests_beside_shm()
@@ -494,6 +548,7 @@ jobs()
 		program "^$name: [0-9]* checks passed\$" /shared/$name
 	done
 	mpi4py
+	job_of_one_name
 	dies one 1 talk
 	dies two $((per_host + 2)) talk
 	dies two $((per_host + 1)) errors

@@ -171,6 +171,23 @@ static int find_address(struct shmcma_av *av, const char *given, char address[SC
 	return 0;
 }
 
+/*
+ * The log tells why the address has no index. The cause of an address of another machine, which another provider inserts
+ * (FI_PEER), may be that provider's rule for local peers: lnx compares host names.
+ */
+static void log_failure(const struct insertion *insertion, const char *given, int error)
+{
+	shmcma_info(FI_LOG_AV, "address %zu (%s): %s\n", insertion->at, given ? given : "invalid",
+		    fi_strerror(-error));
+	if (error == -FI_EHOSTUNREACH && shmcma_domain_is_peer(insertion->av->domain))
+		shmcma_warn(
+			FI_LOG_AV,
+			"cannot insert %s: it is no local peer. lnx takes each peer with this host name "
+			"for a local one: give each machine or container its own host name, or set "
+			"FI_LNX_DISABLE_SHM=1\n",
+			given ? given : "an address of another machine");
+}
+
 /* `text` is a string of at most shmcma_module.text_size bytes, or NULL with the error. */
 static void insert_one(struct insertion *insertion, const char *text, int error)
 {
@@ -185,8 +202,7 @@ static void insert_one(struct insertion *insertion, const char *text, int error)
 	else
 		error = store(insertion, given, address, &fi_addr);
 	if (error) {
-		shmcma_info(FI_LOG_AV, "address %zu (%s): %s\n", insertion->at, given ? given : "invalid",
-			    fi_strerror(-error));
+		log_failure(insertion, given, error);
 		report_failure(insertion, -error);
 		insertion->refused = error;
 	} else {
