@@ -6,7 +6,7 @@
 #
 # Namespaces of this machine are the hosts `one` and `two`: each host has its own host name, /dev/shm, /tmp, System V IPC,
 # process ids, and network with an address on eth0. A bridge joins them with a third one, `head`, where mpirun runs. It
-# starts its daemons by an agent that enters the namespaces. 8 ranks, 4 on each host:
+# starts its daemons by an agent that enters the namespaces. SHMCMA_PER_HOST ranks on each host, at least 2, by default 4:
 #  - the program `ways` sends messages between local pairs alone, then between remote pairs alone. shmcma counts exactly
 #    the local messages, and none of the remote ones; the network interfaces carry the bytes of the remote messages, and
 #    not those of the local ones;
@@ -39,7 +39,7 @@ suite=trixie
 packages=base-files,coreutils,dash,iproute2,libfabric-bin,openmpi-bin,python3-mpi4py,util-linux
 programs="p2p coll types comm job ways"
 hosts="one two"
-per_host=4
+per_host=${SHMCMA_PER_HOST:-4}
 limit=600 # seconds, for whatever is waited for
 oob=3000  # the port by which both sides of a program of fabtests find each other
 as=	  # the command before a program of fabtests
@@ -550,8 +550,8 @@ jobs()
 	mpi4py
 	job_of_one_name
 	dies one 1 talk
-	dies two $((per_host + 2)) talk
-	dies two $((per_host + 1)) errors
+	dies two $((2 * per_host - 1)) talk
+	dies two $per_host errors
 	dies one 1 errors
 }
 
