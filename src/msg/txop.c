@@ -49,23 +49,6 @@ static void state_set(struct sc_tx_op *op, enum sc_tx_state state)
 	op->state = state;
 }
 
-static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
-{
-	const struct sc_comp comp = { .context = op->context,
-				      .cq_flags = op->cq_flags,
-				      .len = op->size,
-				      .data = op->data,
-				      .tag = op->tag,
-				      .err = -error };
-	bool silent = !error && op->flags & SC_SILENT;
-
-	sc_ep_count(ep, SC_EVENT_SEND, op->cntr, op->flags, error);
-	if (op->turn)
-		sc_turn_end(op->peer, op->turn, silent ? NULL : &comp);
-	else if (ep->tx_cq && !silent)
-		sc_comp_ring_put_slow(ep->tx_cq, &comp);
-}
-
 /* Tells whether it is a rendezvous whose payload is small enough to be eager. */
 static bool is_short_rdv(const struct sc_tx_op *op)
 {
@@ -84,9 +67,22 @@ static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
 	sc_slab_put(&ep->tx_ops, op);
 }
 
+/* Completes an operation and frees it. */
 static void op_end(struct sc_ep *ep, struct sc_tx_op *op, int error)
 {
-	complete(ep, op, error);
+	const struct sc_comp comp = { .context = op->context,
+				      .cq_flags = op->cq_flags,
+				      .len = op->size,
+				      .data = op->data,
+				      .tag = op->tag,
+				      .err = -error };
+	bool silent = !error && op->flags & SC_SILENT;
+
+	sc_ep_count(ep, SC_EVENT_SEND, op->cntr, op->flags, error);
+	if (op->turn)
+		sc_turn_end(op->peer, op->turn, silent ? NULL : &comp);
+	else if (ep->tx_cq && !silent)
+		sc_comp_ring_put_slow(ep->tx_cq, &comp);
 	op_free(ep, op);
 }
 
