@@ -25,20 +25,41 @@
  */
 #define LIFE_CHECK_POLLS 1024
 
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static int copy_one(const struct sc_peer *peer, const struct sc_cma_copy *copy, enum sc_xfer_way way)
+{
+	size_t moved;
+
+	if (way != SC_XFER_WRITE)
+		return sc_peer_read(peer, copy, way == SC_XFER_READ_PROVEN);
+	if (!sc_peer_is_there(peer))
+		return -ESRCH;
+	return sc_cma_write(peer->cma.pid, copy, &moved);
+}
+
+void sc_xfer_copy(const struct sc_peer *peer, struct sc_cma_parts *parts, enum sc_xfer_way way)
+{
+	int all = copy_one(peer, &parts->all, way);
+	struct sc_cma_copy copy = parts->all;
+
+	for (uint32_t i = 0; all && i < parts->count; i++) {
+		struct sc_cma_part *part = &parts->part[i];
+
+		copy.local_count = part->local_count;
+		copy.remote_count = part->remote_count;
+		copy.len = part->len;
+		part->error = parts->count > 1 ? copy_one(peer, &copy, way) : all;
+		copy.local += part->local_count;
+		copy.remote += part->remote_count;
+	}
+}
+
 /* ---- opener ---------------------------------------------------------------------------------- */
 
 static struct sc_abi_chunks *words_of(const struct sc_peer *peer, uint32_t index)
 {
 	return &sc_seg_slot(peer->seg, peer->out_slot)->chunks[index];
-}
-
-/* Tells whether the peer has not come yet to the record of an earlier share, whose copy ended without it. */
-static bool is_absent(struct sc_peer *peer)
-{
-	if (peer->xfer.missed_generation &&
-	    sc_share_has_come(words_of(peer, peer->xfer.missed_index), peer->xfer.missed_generation))
-		peer->xfer.missed_generation = 0;
-	return peer->xfer.missed_generation;
 }
 
 bool sc_xfer_is_crowded(const struct sc_ep *ep)
@@ -50,7 +71,13 @@ bool sc_xfer_is_crowded(const struct sc_ep *ep)
 
 bool sc_xfer_may_open(struct sc_peer *peer)
 {
-	return peer->link == SC_LINK_UP && !peer->seg->local && !peer->xfer.copies_not && !is_absent(peer);
+	if (peer->link != SC_LINK_UP || peer->seg->local || peer->xfer.copies_not)
+		return false;
+	/* the peer was told of a share, and had not come to it when the copy was over */
+	if (peer->xfer.missed_generation &&
+	    sc_share_has_come(words_of(peer, peer->xfer.missed_index), peer->xfer.missed_generation))
+		peer->xfer.missed_generation = 0;
+	return !peer->xfer.missed_generation;
 }
 
 bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_offer *offer)
@@ -162,14 +189,8 @@ int sc_xfer_join(struct sc_xfer *xfer, const struct sc_abi_share *record)
 	    sc_share_join(&xfer->share,
 			  &sc_seg_slot(peer->ep->seg, peer->in_slot)->chunks[record->index], record))
 		return -EPROTO;
-	sc_share_come(&xfer->share);
 	sc_ep_begin(peer->ep, SC_WORK_JOINED, &xfer->of_ep);
 	return 0;
-}
-
-void sc_xfer_part(struct sc_xfer *xfer)
-{
-	sc_list_remove(&xfer->of_ep);
 }
 
 /* Reports to the opener, which may sleep until the copy is over. The words are in our own segment. */
@@ -225,54 +246,22 @@ static bool take(struct sc_xfer *xfer, const struct sc_reg **reg, struct sc_shar
 	return true;
 }
 
-static int parts_copy(const struct sc_xfer *xfer, const struct sc_cma_parts *parts)
-{
-	const struct sc_peer *peer = xfer->peer;
-	const struct sc_cma_copy copy = sc_cma_parts_copy(parts);
-	size_t moved;
-
-	if (xfer->pull)
-		return sc_peer_read(peer, &copy, true);
-	if (!sc_peer_is_there(peer))
-		return -ESRCH;
-	return sc_cma_write(peer->cma.pid, &copy, &moved);
-}
-
-static void message_add(struct sc_cma_parts *parts, struct sc_xfer *xfer, size_t offset, size_t len)
-{
-	sc_cma_add(parts, xfer,
-		   &(struct sc_cma_copy){ xfer->ours, xfer->ours_count, xfer->theirs, xfer->theirs_count,
-					  len },
-		   offset);
-}
-
-static int message_copy(struct sc_xfer *xfer, const struct sc_cma_part *part)
-{
-	struct sc_cma_parts parts;
-
-	sc_cma_parts_init(&parts);
-	message_add(&parts, xfer, part->offset, part->len);
-	return parts_copy(xfer, &parts);
-}
-
 /* Copies a chunk of a registration, with as many elements at a time as a call takes. */
 static int memory_copy(const struct sc_xfer *xfer, const struct sc_reg *reg, const struct sc_share_part *part)
 {
 	uint64_t at = part->offset, end = part->offset + part->len;
-	struct iovec ours[SC_IOV_MAX];
+	enum sc_xfer_way way = xfer->pull ? SC_XFER_READ_PROVEN : SC_XFER_WRITE;
+	struct iovec ours[SC_IOV_MAX], theirs[SC_IOV_MAX];
 	int ret = 0;
 
 	for (uint64_t here; at < end && !ret; at += here) {
-		struct sc_cma_parts parts;
-		size_t count;
+		struct sc_cma_copy copy = { .local = ours, .remote = theirs };
 
 		here = end - at;
-		count = sc_reg_slice(reg, xfer->addr + at, &here, ours, SC_IOV_MAX);
-		sc_cma_parts_init(&parts);
-		parts.local_count = sc_iov_slice(ours, count, 0, here, parts.local);
-		parts.remote_count = sc_iov_slice(xfer->theirs, xfer->theirs_count, at, here, parts.remote);
-		parts.len = here;
-		ret = parts_copy(xfer, &parts);
+		copy.local_count = sc_reg_slice(reg, xfer->addr + at, &here, ours, SC_IOV_MAX);
+		copy.remote_count = sc_iov_slice(xfer->theirs, xfer->theirs_count, at, here, theirs);
+		copy.len = here;
+		ret = copy_one(xfer->peer, &copy, way);
 	}
 	return ret;
 }
@@ -307,19 +296,6 @@ static bool has_room(const struct sc_cma_parts *parts, const struct sc_xfer *xfe
 							    sc_share_largest(&xfer->share));
 }
 
-/* Copies the chunks of several messages in one call. If that fails, copies each alone, to learn which one fails. */
-static void messages_copy(const struct sc_cma_parts *parts)
-{
-	int all = parts_copy(parts->part[0].payload, parts);
-
-	for (uint32_t i = 0; i < parts->count; i++) {
-		const struct sc_cma_part *part = &parts->part[i];
-
-		moved(part->payload, part->len,
-		      all && parts->count > 1 ? message_copy(part->payload, part) : all);
-	}
-}
-
 /*
  * Copies a chunk of each, so that other traffic goes on. Our own receives go first: of two sides that both send and
  * receive, each copies what it receives; shared copies would take 6% longer.
@@ -329,6 +305,7 @@ int sc_xfer_progress(struct sc_ep *ep)
 	const struct sc_reg *reg = NULL;
 	struct sc_share_part part;
 	struct sc_cma_parts parts;
+	struct sc_peer *peer = NULL; /* the parts' */
 	int alone = 0;
 
 	if (!sc_list_empty(&ep->work[SC_WORK_PULLING]))
@@ -344,10 +321,16 @@ int sc_xfer_progress(struct sc_ep *ep)
 		} else if (!has_room(&parts, xfer)) {
 			break;
 		} else if (take(xfer, &reg, &part)) {
-			message_add(&parts, xfer, part.offset, part.len);
+			sc_cma_add(&parts, xfer,
+				   &(struct sc_cma_copy){ xfer->ours, xfer->ours_count, xfer->theirs,
+							  xfer->theirs_count, part.len },
+				   part.offset);
+			peer = xfer->peer;
 		}
 	}
 	if (parts.count)
-		messages_copy(&parts);
+		sc_xfer_copy(peer, &parts, SC_XFER_WRITE);
+	for (uint32_t i = 0; i < parts.count; i++)
+		moved(parts.part[i].payload, parts.part[i].len, parts.part[i].error);
 	return alone + (int)parts.count;
 }

@@ -32,6 +32,17 @@
 #define SC_XFER_H
 
 #include "link/state.h"
+#include "os/cma.h"
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+enum sc_xfer_way { SC_XFER_READ, SC_XFER_READ_PROVEN, SC_XFER_WRITE };
+
+/*
+ * Copies parts of a peer's messages in one call, with proof after a read whose memory it was, if `way` says so. If that
+ * fails, copies each part alone, to learn which one cannot be copied. Each part that is not copied gets its `error`.
+ */
+void sc_xfer_copy(const struct sc_peer *peer, struct sc_cma_parts *parts, enum sc_xfer_way way);
 
 /* ---- opener ---------------------------------------------------------------------------------- */
 
@@ -89,7 +100,10 @@ void sc_xfer_leave(struct sc_peer *peer, struct sc_share *share);
 int sc_xfer_join(struct sc_xfer *xfer, const struct sc_abi_share *record);
 
 /* Leaves the copy. */
-void sc_xfer_part(struct sc_xfer *xfer);
+static inline void sc_xfer_part(struct sc_xfer *xfer)
+{
+	sc_list_remove(&xfer->of_ep);
+}
 
 /* Copies a chunk of each of the oldest in SC_WORK_JOINED. Returns the chunks. */
 int sc_xfer_progress(struct sc_ep *ep);

@@ -46,8 +46,10 @@
 /* Bytes that one step copies by CMA. */
 #define PULL_STEP ((size_t)4 << 20)
 
-static void copying_remove(struct sc_rx_op *op)
+/* Ends the copy of an operation, shared or not. */
+static void copying_end(struct sc_rx_op *op)
 {
+	sc_xfer_leave(op->peer, &op->share);
 	sc_list_remove(&op->pulling);
 	if (sc_list_empty(&op->peer->recv.copying))
 		sc_list_remove(&op->peer->recv.listed);
@@ -58,11 +60,10 @@ static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_rx_op *multi = op->multi;
 
-	sc_xfer_leave(op->peer, &op->share);
+	copying_end(op);
 	if (op->peer->recv.arriving_op == op)
 		op->peer->recv.arriving_op = NULL;
 	sc_list_remove(&op->of_peer);
-	copying_remove(op);
 	if (!multi || --multi->multi_transfers || !sc_rxop_exhausted(multi))
 		return 0;
 	sc_slab_put(&ep->rxq->ops, multi);
@@ -109,29 +110,23 @@ static void transfer_over(struct sc_ep *ep, struct sc_rx_op *op, int error)
 		transfer_report(ep, op, error);
 		return;
 	}
-	sc_xfer_leave(op->peer, &op->share);
-	copying_remove(op);
+	copying_end(op);
 	sc_rxop_set_state(op, SC_RX_OVER);
 	op->outcome = error;
-}
-
-static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
-{
-	struct sc_peer *peer = op->peer;
-
-	transfer_over(ep, op, error);
-	if (__builtin_expect(ep->order & SC_ORDER_RECEIVE, 0))
-		transfers_report(peer);
 }
 
 /* Ends an operation for both sides, with success or an error. */
 static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
+	struct sc_peer *peer = op->peer;
+
 	if (error)
-		sc_ack_send(op->peer, op->message, 0, error);
+		sc_ack_send(peer, op->message, 0, error);
 	else if (op->message)
-		sc_ack_message(op->peer, op->message, op->want, op->fence);
-	transfer_end(ep, op, error);
+		sc_ack_message(peer, op->message, op->want, op->fence);
+	transfer_over(ep, op, error);
+	if (__builtin_expect(ep->order & SC_ORDER_RECEIVE, 0))
+		transfers_report(peer);
 }
 
 /* Asks the sender for the payload in bounce buffers. `fault`: this one only, because the kernel does not read it. */
@@ -182,8 +177,7 @@ static void transfer_faulted(struct sc_ep *ep, struct sc_rx_op *op)
 	} else {
 		sc_info("%s: a message of %llu bytes cannot be read by CMA and goes through shared memory",
 			op->peer->address, (unsigned long long)op->size);
-		sc_xfer_leave(op->peer, &op->share);
-		copying_remove(op);
+		copying_end(op);
 		transfer_ask(op, true);
 	}
 }
@@ -210,8 +204,7 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	       "%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
 	       peer->address, strerror(-error));
 	peer->can_read = SC_REACH_NO;
-	sc_xfer_leave(op->peer, &op->share);
-	copying_remove(op);
+	copying_end(op);
 	transfer_ask(op, false);
 }
 
@@ -230,64 +223,24 @@ static void transfer_lost(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	const struct sc_peer *peer = op->peer;
 
+	copying_end(op);
 	if (peer->link == SC_LINK_DOWN || !peer->seg)
 		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
-}
-
-static void count_copied(struct sc_peer *peer, size_t len)
-{
-	struct sc_counters *counters = &peer->ep->counters;
-
-	*(peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
-}
-
-/* Copies bytes of the payload by CMA; `prove`: and proves whose memory it was. */
-static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool prove)
-{
-	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
-	const struct sc_cma_copy copy = { to, sc_iov_slice(op->iov, op->iov_count, offset, len, to), from,
-					  sc_iov_slice(op->segments, op->segment_count, offset, len, from), len };
-	int ret = sc_peer_read(op->peer, &copy, prove);
-
-	if (!ret)
-		count_copied(op->peer, len);
-	return ret;
 }
 
 /* Ends an operation whose payload is copied, and proven to be the sender's. */
 static void transfer_copied(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	op->done = op->want;
-	copying_remove(op);
 	if (is_gone(op->peer))
 		transfer_lost(ep, op);
 	else
 		transfer_finish(ep, op, 0);
 }
 
-/* Counts bytes that are copied, the last ones with proof, or handles `error`. The operation may end. */
-static void transfer_moved(struct sc_ep *ep, struct sc_rx_op *op, size_t len, int error)
-{
-	if (error) {
-		transfer_failed(ep, op, error);
-		return;
-	}
-	op->done += len;
-	if (op->done == op->want)
-		transfer_copied(ep, op);
-}
-
 static size_t step_size(const struct sc_rx_op *op)
 {
 	return op->want - op->done < PULL_STEP ? op->want - op->done : PULL_STEP;
-}
-
-/* Copies the next step of an operation that is not shared. The last step proves whose memory all steps read. */
-static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	size_t len = step_size(op);
-
-	transfer_moved(ep, op, len, transfer_copy(op, op->done, len, op->done + len == op->want));
 }
 
 /* ---- shared transfers ------------------------------------------------------------------------ */
@@ -325,7 +278,6 @@ static void share_end(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	int error = op->share.failed;
 
-	sc_xfer_leave(op->peer, &op->share);
 	if (!error && !op->proven)
 		error = sc_peer_prove_read(op->peer);
 	if (error)
@@ -334,15 +286,107 @@ static void share_end(struct sc_ep *ep, struct sc_rx_op *op)
 		transfer_copied(ep, op);
 }
 
-/* Notes that a chunk is copied, or `error`. The sender may have another chunk in hand. */
-static void share_moved(struct sc_rx_op *op, int error, bool proven)
+/* ---- progress of transfers ------------------------------------------------------------------- */
+
+/* Tells the sender of the next shared copies in advance, so that it need not wait for us. */
+static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
 {
-	op->proven = proven;
-	if (error)
-		sc_xfer_fail(op->peer, &op->share, error);
+	int ahead = 0;
+
+	sc_list_for (entry, &peer->recv.copying) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
+
+		if (ahead++ == SC_ABI_SHARES)
+			break;
+		if (!op->unshared)
+			share_open(ep, op);
+	}
 }
 
-/* ---- progress of transfers ------------------------------------------------------------------- */
+static bool has_room(const struct sc_cma_parts *parts, const struct sc_rx_op *op)
+{
+	return sc_cma_has_room(parts, op->iov_count, op->segment_count,
+			       op->share.words ? sc_share_largest(&op->share) : step_size(op));
+}
+
+/* Tells whether this part may be the last of its message. Its copy then proves whose memory it was. */
+static bool may_be_last(const struct sc_rx_op *op, const struct sc_share_part *part)
+{
+	return op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
+}
+
+/* Finds the next part to copy. 1: *part; else as sc_xfer_next(). */
+static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
+{
+	if (!op->share.words) {
+		*part = (struct sc_share_part){ op->done, step_size(op) };
+		return 1;
+	}
+	return sc_xfer_next(op->peer, &op->share, part);
+}
+
+/* Notes that a part is copied, the last one with proof (`proven`), or handles its error. The operation may end. */
+static void part_moved(struct sc_ep *ep, const struct sc_cma_part *part, bool proven)
+{
+	struct sc_rx_op *op = part->payload;
+
+	if (!part->error)
+		*(op->peer->seg->local ? &ep->counters.rx_local_bytes : &ep->counters.rx_cma_bytes) +=
+			part->len;
+	if (op->share.words) {
+		op->proven = proven;
+		if (part->error) /* the sender may have another chunk in hand */
+			sc_xfer_fail(op->peer, &op->share, part->error);
+		return;
+	}
+	if (part->error) {
+		transfer_failed(ep, op, part->error);
+		return;
+	}
+	op->done += part->len;
+	if (op->done == op->want)
+		transfer_copied(ep, op);
+}
+
+/* Copies a part of each of the oldest operations in one call. */
+static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
+{
+	enum sc_xfer_way way = SC_XFER_READ;
+	struct sc_cma_parts parts;
+	int ended = 0;
+
+	if (!sc_list_empty(&peer->ending))
+		return 0; /* lost: its operations are about to end */
+	sc_cma_parts_init(&parts);
+	share_ahead(ep, peer);
+	sc_list_for_safe (entry, next, &peer->recv.copying) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
+		struct sc_share_part part;
+		int ret;
+
+		if (!has_room(&parts, op))
+			break;
+		ret = next_part(op, &part);
+		if (ret > 0) {
+			sc_cma_add(&parts, op,
+				   &(struct sc_cma_copy){ op->iov, op->iov_count, op->segments,
+							  op->segment_count, part.len },
+				   part.offset);
+			if (may_be_last(op, &part))
+				way = SC_XFER_READ_PROVEN;
+		} else if (!ret) {
+			share_end(ep, op);
+			ended++;
+		}
+		if (!sc_list_empty(&peer->ending))
+			return ended; /* lost in the meantime */
+	}
+	if (parts.count)
+		sc_xfer_copy(peer, &parts, way);
+	for (uint32_t i = 0; i < parts.count; i++)
+		part_moved(ep, &parts.part[i], way == SC_XFER_READ_PROVEN);
+	return ended + (int)parts.count;
+}
 
 void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
@@ -373,112 +417,7 @@ void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	if (op->share.words)
 		return; /* the sender needs a moment to see it; the next record may be shared too */
 	if (first && !more)
-		transfer_step(ep, op);
-}
-
-/* Tells the sender of the next shared copies in advance, so that it need not wait for us. */
-static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
-{
-	int ahead = 0;
-
-	sc_list_for (entry, &peer->recv.copying) {
-		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
-
-		if (ahead++ == SC_ABI_SHARES)
-			break;
-		if (!op->unshared)
-			share_open(ep, op);
-	}
-}
-
-static bool has_room(const struct sc_cma_parts *parts, const struct sc_rx_op *op)
-{
-	return sc_cma_has_room(parts, op->iov_count, op->segment_count,
-			       op->share.words ? sc_share_largest(&op->share) : step_size(op));
-}
-
-static void part_add(struct sc_cma_parts *parts, struct sc_rx_op *op, const struct sc_share_part *part)
-{
-	sc_cma_add(parts, op,
-		   &(struct sc_cma_copy){ op->iov, op->iov_count, op->segments, op->segment_count,
-					  part->len },
-		   part->offset);
-}
-
-/* Tells whether this part may be the last of its message. Its copy then proves whose memory it was. */
-static bool may_be_last(const struct sc_rx_op *op, const struct sc_share_part *part)
-{
-	return op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
-}
-
-/* Finds the next part to copy. 1: *part; else as sc_xfer_next(). */
-static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
-{
-	if (!op->share.words) {
-		*part = (struct sc_share_part){ op->done, step_size(op) };
-		return 1;
-	}
-	return sc_xfer_next(op->peer, &op->share, part);
-}
-
-/*
- * Copies parts of several messages of a peer in one call. If that fails, copies each part alone, to learn which one
- * cannot be copied.
- */
-static void parts_copy(struct sc_ep *ep, struct sc_peer *peer, const struct sc_cma_parts *parts,
-		       bool prove)
-{
-	const struct sc_cma_copy copy = sc_cma_parts_copy(parts);
-	int all = sc_peer_read(peer, &copy, prove);
-	bool apart = all && parts->count > 1;
-	bool proven = prove || apart;
-
-	for (uint32_t i = 0; i < parts->count; i++) {
-		const struct sc_cma_part *part = &parts->part[i];
-		struct sc_rx_op *op = part->payload;
-		int ret = apart ? transfer_copy(op, part->offset, part->len, proven) : all;
-
-		if (!all)
-			count_copied(peer, part->len);
-		if (op->share.words)
-			share_moved(op, ret, proven);
-		else
-			transfer_moved(ep, op, part->len, ret);
-	}
-}
-
-/* Copies a part of each of the oldest operations in one call. */
-static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
-{
-	struct sc_cma_parts parts;
-	bool prove = false;
-	int ended = 0;
-
-	if (!sc_list_empty(&peer->ending))
-		return 0; /* lost: its operations are about to end */
-	sc_cma_parts_init(&parts);
-	share_ahead(ep, peer);
-	sc_list_for_safe (entry, next, &peer->recv.copying) {
-		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
-		struct sc_share_part part;
-		int ret;
-
-		if (!has_room(&parts, op))
-			break;
-		ret = next_part(op, &part);
-		if (ret > 0) {
-			part_add(&parts, op, &part);
-			prove |= may_be_last(op, &part);
-		} else if (!ret) {
-			share_end(ep, op);
-			ended++;
-		}
-		if (!sc_list_empty(&peer->ending))
-			return ended; /* lost in the meantime */
-	}
-	if (parts.count)
-		parts_copy(ep, peer, &parts, prove);
-	return ended + (int)parts.count;
+		peer_progress(ep, peer);
 }
 
 int sc_transfer_progress(struct sc_ep *ep)

@@ -52,25 +52,20 @@ int sc_cma_read(const struct sc_cma *cma, const struct sc_cma_copy *copy);
 #define SC_CMA_FEW_BYTES ((size_t)512 << 10)
 #define SC_CMA_MANY_BYTES ((size_t)256 << 10)
 struct sc_cma_parts {
+	struct sc_cma_copy all; /* of `local` and `remote` */
 	uint32_t count;
-	size_t local_count, remote_count, len; /* bytes, the same on both sides */
 	struct sc_cma_part {
-		void *payload; /* the caller's: whose bytes [offset, offset + len) these are */
-		size_t offset, len;
+		void *payload; /* the caller's: whose bytes these are */
+		size_t len, local_count, remote_count;
+		int error; /* of its copy, negative errno: 0, until the caller sets it */
 	} part[SC_CMA_PARTS];
 	struct iovec local[SC_CMA_ELEMENTS], remote[SC_CMA_ELEMENTS];
 };
 
-/* Returns all parts as one copy. */
-static inline struct sc_cma_copy sc_cma_parts_copy(const struct sc_cma_parts *parts)
-{
-	return (struct sc_cma_copy){ parts->local, parts->local_count, parts->remote, parts->remote_count, parts->len };
-}
-
 static inline void sc_cma_parts_init(struct sc_cma_parts *parts)
 {
+	parts->all = (struct sc_cma_copy){ .local = parts->local, .remote = parts->remote };
 	parts->count = 0;
-	parts->local_count = parts->remote_count = parts->len = 0;
 }
 
 /* Returns how many messages of a stream go in one call, if each has this many elements and bytes to copy. */
@@ -92,21 +87,25 @@ static inline bool sc_cma_has_room(const struct sc_cma_parts *parts, size_t loca
 {
 	size_t most = parts->count < SC_CMA_FEW ? SC_CMA_FEW_BYTES : SC_CMA_MANY_BYTES;
 
-	return !parts->count || (parts->count < SC_CMA_PARTS && parts->len + len <= most &&
-				 parts->local_count + local_count <= SC_CMA_ELEMENTS &&
-				 parts->remote_count + remote_count <= SC_CMA_ELEMENTS);
+	return !parts->count || (parts->count < SC_CMA_PARTS && parts->all.len + len <= most &&
+				 parts->all.local_count + local_count <= SC_CMA_ELEMENTS &&
+				 parts->all.remote_count + remote_count <= SC_CMA_ELEMENTS);
 }
 
 /* Adds the bytes [offset, offset + len) of both vectors as a part of `payload`; the vectors may be longer. */
 static inline void sc_cma_add(struct sc_cma_parts *parts, void *payload, const struct sc_cma_copy *copy,
 			      size_t offset)
 {
-	parts->part[parts->count++] = (struct sc_cma_part){ payload, offset, copy->len };
-	parts->local_count += sc_iov_slice(copy->local, copy->local_count, offset, copy->len,
-					   parts->local + parts->local_count);
-	parts->remote_count += sc_iov_slice(copy->remote, copy->remote_count, offset, copy->len,
-					    parts->remote + parts->remote_count);
-	parts->len += copy->len;
+	size_t local_count = sc_iov_slice(copy->local, copy->local_count, offset, copy->len,
+					  parts->local + parts->all.local_count);
+	size_t remote_count = sc_iov_slice(copy->remote, copy->remote_count, offset, copy->len,
+					   parts->remote + parts->all.remote_count);
+
+	parts->part[parts->count++] =
+		(struct sc_cma_part){ payload, copy->len, local_count, remote_count, 0 };
+	parts->all.local_count += local_count;
+	parts->all.remote_count += remote_count;
+	parts->all.len += copy->len;
 }
 
 /*

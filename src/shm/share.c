@@ -96,6 +96,9 @@ int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, const str
 	if (chunks > SC_ABI_CHUNKS_MAX)
 		return -EPROTO;
 	share->chunks = (uint32_t)chunks;
+	/* relaxed: nothing has been copied */
+	sc_store_relaxed_64(&words->done, word(record->generation, 0, 0));
+	(void)SC_FAULT("share.come");
 	return 0;
 }
 
@@ -169,19 +172,6 @@ int sc_share_close(struct sc_share *share)
 	int ret = take(share, SC_ABI_CHUNKS_MAX);
 
 	return ret < 0 ? ret : 0;
-}
-
-void sc_share_come(struct sc_share *share)
-{
-	/* relaxed: nothing has been copied */
-	sc_store_relaxed_64(&share->words->done, word(share->generation, 0, 0));
-	(void)SC_FAULT("share.come");
-}
-
-bool sc_share_has_come(const struct sc_abi_chunks *words, uint32_t generation)
-{
-	/* relaxed: only a guess depends on it */
-	return sc_load_relaxed_64(&words->done) >> 32 == generation;
 }
 
 void sc_share_report(struct sc_share *share, int error)

@@ -35,6 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <shmcma/abi.h>
+#include "base/atomic.h"
 
 /* One side's view of a share. Sizes in bytes. */
 struct sc_share {
@@ -67,7 +68,10 @@ struct sc_share_part {
 void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, struct sc_abi_share *record,
 		   size_t from_count, size_t to_count);
 
-/* Joiner: takes part in the share that a record announces. -EPROTO: the record is impossible. */
+/*
+ * Joiner: takes part in the share that a record announces, and tells the opener that it has come. -EPROTO: the record
+ * is impossible.
+ */
 int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, const struct sc_abi_share *record);
 
 /* Either side: takes a chunk. 1: *part; 0: none is left; -ESTALE (joiner), -EPROTO. */
@@ -90,14 +94,15 @@ static inline uint64_t sc_share_largest(const struct sc_share *share)
 /* Opener: takes all chunks that are left. -EPROTO. */
 int sc_share_close(struct sc_share *share);
 
-/* Joiner: tells the opener that it has come to the share; it has copied nothing yet. */
-void sc_share_come(struct sc_share *share);
-
 /*
  * Tells whether the joiner has come to the last share of these words, of this generation. A guess that the joiner
  * polls.
  */
-bool sc_share_has_come(const struct sc_abi_chunks *words, uint32_t generation);
+static inline bool sc_share_has_come(const struct sc_abi_chunks *words, uint32_t generation)
+{
+	/* relaxed: only a guess depends on it */
+	return sc_load_relaxed_64(&words->done) >> 32 == generation;
+}
 
 /* Joiner: the last chunk taken is copied; or, by `error` (positive errno), it is not, and no later one will be. */
 void sc_share_report(struct sc_share *share, int error);

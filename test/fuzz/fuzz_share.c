@@ -142,7 +142,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (sc_share_join(&share, words, &record))
 			goto out;
 		words->claim = (uint64_t)offer.generation << 32;
-		sc_share_come(&share);
 	}
 	CHECK(share.chunks && share.chunks <= SC_ABI_CHUNKS_MAX);
 	run(&share, words, data + sizeof(offer), size - sizeof(offer));

@@ -298,8 +298,8 @@ static void test_together(void **state)
 					   &(struct sc_cma_copy){ iov, elements, iov, elements, sizes[i] },
 					   0);
 			assert_int_equal(parts.count, sc_cma_together(elements, sizes[i]));
-			assert_int_equal(parts.len, parts.count * sizes[i]);
-			assert_int_equal(parts.local_count, parts.count * elements);
+			assert_int_equal(parts.all.len, parts.count * sizes[i]);
+			assert_int_equal(parts.all.local_count, parts.count * elements);
 		}
 }
 

@@ -122,6 +122,7 @@ static void several(uint8_t *special, size_t share_min)
 
 	messages_open(WAY_CMA, share_min);
 	memcpy(special, from, 50000);
+	memset(to, 0, sizeof(to));
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(end_send(&pair[0], pair[0].peer, i % 2 ? special : from, 50000, (uint64_t)i, 0), 0);
 	ends_settle(pair, 2);
