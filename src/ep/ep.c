@@ -50,7 +50,7 @@
 #define BUFS_FIRST 8
 
 /*
- * Sets the defaults. Each has a section of docs/MEASUREMENTS.md:
+ * Sets the defaults. These have sections of docs/MEASUREMENTS.md:
  *
  *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": the most that a record can hold. From
  *               SC_ROUTE_BUFFER_MIN on only without a free buffer; above INLINE_ALWAYS (tx.c) only while half of the

@@ -27,8 +27,9 @@
 #define RUNS 200
 #define RUNS_APART 100000000 /* nanoseconds */
 /*
- * Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. While there
- * may be claims of refused or given-up peers, which nothing watches, each sc_peers_watch() looks.
+ * Polls between two looks at the claims of the dead, where no bell rings: a multiple of the polls between two calls of
+ * sc_peers_watch(), which looks. While there may be claims of refused or given-up peers, which nothing watches, each
+ * call looks.
  */
 #define RECLAIM_POLLS (1u << 20)
 

@@ -449,7 +449,7 @@ struct sc_fenced {
  */
 #define SC_RX_FULL (1u << 30)
 
-/* A transfer. A state is followed by one below it. */
+/* The states of a transfer, in the order in which it may take them; it may leave some out. */
 enum sc_rx_state {
 	SC_RX_ARRIVING, /* it has begun; of an eager message in parts more may come */
 	SC_RX_COPYING,	/* this process copies by CMA: it is in sc_peer.recv.copying */

@@ -7,8 +7,9 @@
  * written once in each lap. So a line not yet written in this lap never looks like a record (at first it is 0).
  *
  * The reader gives lines back by storing `head` in the consumer line, now and then. The writer loads `head` only when
- * it seems to be out of lines. It keeps lines from `held` on, although they are read: it has not read yet what the
- * reader has answered in them, or may read a payload back (delegate.c).
+ * lines or buffers seem to be short, or when it has to know how far the reader is. It keeps lines from `held` on,
+ * although they are read: it has not read yet what the reader has answered in them, or may read a payload back
+ * (delegate.c).
  *
  *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek_at()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
