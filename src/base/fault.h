@@ -4,7 +4,7 @@
  *
  * 	(void)SC_FAULT("ring.committed");	after a store to shared memory: die, stop
  * 	fd = SC_TRY("otherfile.open", open(...));	a call that returns -1 and sets errno: fail with one, die, stop;
- * 						"shmfile.open.done" is the point after it
+ * 						"otherfile.open.done" is the point after it
  * 	base = SC_TRY_PTR("seg.mmap", MAP_FAILED, mmap(...));	the same for a call that returns a pointer
  * 	SC_CALL("shmfile.close", close(fd));	a call that never fails: the points before and after it
  * 	err = SC_FAIL("memory.slot");		0, or the errno to fail with
