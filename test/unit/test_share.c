@@ -219,11 +219,12 @@ static void test_generations(void **state)
 		assert_true(words.claim == claim_word(next[i][1], 0, 0));
 		assert_int_equal(sc_share_take(&late, &part), -ESTALE);
 		assert_true(words.claim == claim_word(next[i][1], 0, 0));
+		/* the report is of the first */
+		assert_int_equal(sc_share_outstanding(&second, &error, &part), 0);
 		assert_int_equal(sc_share_join(&sender, &words, &record), 0);
 		assert_int_equal(sc_share_take(&sender, &part), 1);
 		assert_int_equal(sc_share_close(&second), 0);
-		assert_int_equal(sc_share_outstanding(&second, &error, &part),
-				 1); /* the report is of the first */
+		assert_int_equal(sc_share_outstanding(&second, &error, &part), 1);
 		sc_share_report(&sender, 0);
 		assert_int_equal(sc_share_outstanding(&second, &error, &part), 0);
 		assert_int_equal(part.len, 0);
