@@ -12,10 +12,9 @@
  * that its state allows the request. The payload stays the application's; the operation owns the copy of an injected
  * payload.
  *
- * If the peer dies, sc_txop_end_peer() ends its operations. Before that, only an operation whose record was not
- * published is freed. If this process dies, the receiver's copy of a rendezvous fails and reports an error; if pieces
- * are missing, the receive fails with the peer. A receiver copies until it sees that the endpoint has closed, so
- * sc_txop_fini() runs after that.
+ * If the peer dies, sc_txop_end_peer() ends its operations. If this process dies, the receiver's copy of a rendezvous
+ * fails and reports an error; if pieces are missing, the receive fails with the peer. A receiver copies until it sees
+ * that the endpoint has closed, so sc_txop_fini() runs after that.
  */
 #include "msg/txop.h"
 
@@ -55,18 +54,6 @@ static bool is_short_rdv(const struct sc_tx_op *op)
 	return op->iov_count && op->size <= op->peer->ep->config.eager_max;
 }
 
-static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
-{
-	sc_list_remove(&op->of_peer);
-	op->peer->op_count--;
-	op->peer->bounce.rendezvous -= is_short_rdv(op);
-	if (op->state == SC_TX_PUSHING)
-		sc_list_remove(&op->pushing);
-	sc_xfer_part(&op->xfer);
-	free(op->copy);
-	sc_slab_put(&ep->tx_ops, op);
-}
-
 /* Completes an operation and frees it. */
 static void op_end(struct sc_ep *ep, struct sc_tx_op *op, int error)
 {
@@ -83,7 +70,14 @@ static void op_end(struct sc_ep *ep, struct sc_tx_op *op, int error)
 		sc_turn_end(op->peer, op->turn, silent ? NULL : &comp);
 	else if (ep->tx_cq && !silent)
 		sc_comp_ring_put_slow(ep->tx_cq, &comp);
-	op_free(ep, op);
+	sc_list_remove(&op->of_peer);
+	op->peer->op_count--;
+	op->peer->bounce.rendezvous -= is_short_rdv(op);
+	if (op->state == SC_TX_PUSHING)
+		sc_list_remove(&op->pushing);
+	sc_xfer_part(&op->xfer);
+	free(op->copy);
+	sc_slab_put(&ep->tx_ops, op);
 }
 
 struct sc_tx_op *sc_txop_begin(struct sc_peer *peer, const struct sc_send *send, size_t size)
@@ -111,22 +105,19 @@ struct sc_tx_op *sc_txop_begin(struct sc_peer *peer, const struct sc_send *send,
 	return op;
 }
 
-/* Fills the operation's own list of the payload's addresses: the caller's memory, or a copy. */
-static int rdv_payload(struct sc_tx_op *op, const struct sc_send *send)
+/* Fills the operation's own list of the payload's addresses: the caller's memory, or `copy` for its bytes. */
+static void rdv_payload(struct sc_tx_op *op, const struct sc_send *send, void *copy)
 {
-	if (send->flags & SC_SEND_INJECT && op->size) {
-		op->copy = malloc(op->size);
-		if (!op->copy)
-			return -ENOMEM;
-		sc_iov_read(send->iov, send->iov_count, 0, op->copy, op->size);
-		op->iov[0] = (struct iovec){ op->copy, op->size };
+	if (copy) {
+		sc_iov_read(send->iov, send->iov_count, 0, copy, op->size);
+		op->copy = copy;
+		op->iov[0] = (struct iovec){ copy, op->size };
 		op->iov_count = 1;
-		return 0;
+		return;
 	}
 	for (size_t i = 0; i < send->iov_count; i++)
 		if (send->iov[i].iov_len)
 			op->iov[op->iov_count++] = send->iov[i];
-	return 0;
 }
 
 int sc_txop_send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t size)
@@ -136,6 +127,7 @@ int sc_txop_send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t si
 	uint64_t units = SC_ABI_UNITS(0);
 	struct sc_abi_rdv *record;
 	struct sc_tx_op *op;
+	void *copy = NULL;
 	uint32_t lines;
 	int ret;
 
@@ -144,14 +136,17 @@ int sc_txop_send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t si
 	ret = sc_record_room(peer, SC_ABI_SEGMENT_LINES(SC_ABI_RDV_SEGMENTS));
 	if (ret)
 		return ret;
+	if (send->flags & SC_SEND_INJECT && size) {
+		copy = malloc(size);
+		if (!copy)
+			return -EAGAIN;
+	}
 	op = sc_txop_begin(peer, send, size);
-	if (!op)
-		return -EAGAIN;
-	if (rdv_payload(op, send)) {
-		peer->order.turn = op->turn;
-		op_free(ep, op);
+	if (!op) {
+		free(copy);
 		return -EAGAIN;
 	}
+	rdv_payload(op, send, copy);
 	record = (struct sc_abi_rdv *)sc_ring_reserve(&peer->tx)->bytes;
 	record->tag = send->tag;
 	record->data = send->data;
