@@ -15,19 +15,31 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define COMMAND_TEXT 32768
+
+/* Where the command of this build is. A test that uses it fails if it is not built. */
+static inline void command_path(char *path, size_t size)
+{
+	const char *build = getenv("abs_top_builddir");
+
+	snprintf(path, size, "%s/util/shmcma", build ? build : ".");
+	if (access(path, X_OK))
+		fail_msg("no %s: make first", path);
+}
 
 /* Runs the shell's line, with the commands of this build in its path. Returns the exit status; `text`: the output. */
 static inline int run_command(const char *line, char text[COMMAND_TEXT])
 {
-	const char *build = getenv("abs_top_builddir");
-	char whole[512];
+	char path[512], whole[1024];
 	size_t got;
 	FILE *out;
 	int status;
 
-	snprintf(whole, sizeof(whole), "PATH=%s/util:$PATH; %s", build ? build : ".", line);
+	command_path(path, sizeof(path));
+	snprintf(whole, sizeof(whole), "PATH=%.*s:$PATH; %s", (int)(strrchr(path, '/') - path), path,
+		 line);
 	out = popen(whole, "re");
 	assert_non_null(out);
 	got = fread(text, 1, COMMAND_TEXT - 1, out);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <poll.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -127,18 +128,16 @@ static void test_top_lines(void **state)
  */
 struct terminal {
 	int master, slave;
+	int alive; /* a pipe that the command has open for writing until it ends */
 	pid_t pid;
 	char text[COMMAND_TEXT];
 	size_t used;
 };
 
-static void be_top(const char *name)
+static void be_top(const char *path, const char *name)
 {
-	const char *build = getenv("abs_top_builddir");
-	char path[512];
 	int slave;
 
-	snprintf(path, sizeof(path), "%s/util/shmcma", build ? build : ".");
 	setsid();
 	slave = open(name, O_RDWR);
 	if (slave < 0)
@@ -153,7 +152,10 @@ static void be_top(const char *name)
 static void terminal_open(struct terminal *terminal)
 {
 	struct winsize size = { .ws_row = 8, .ws_col = 60 };
+	char path[512];
+	int ends[2];
 
+	command_path(path, sizeof(path));
 	terminal->used = 0;
 	terminal->master = posix_openpt(O_RDWR | O_NOCTTY);
 	assert_true(terminal->master >= 0);
@@ -162,26 +164,40 @@ static void terminal_open(struct terminal *terminal)
 	assert_int_equal(ioctl(terminal->master, TIOCSWINSZ, &size), 0);
 	terminal->slave = open(ptsname(terminal->master), O_RDWR | O_NOCTTY | O_CLOEXEC);
 	assert_true(terminal->slave >= 0);
+	assert_int_equal(pipe(ends), 0);
 	terminal->pid = fork();
 	if (!terminal->pid)
-		be_top(ptsname(terminal->master));
+		be_top(path, ptsname(terminal->master));
 	assert_true(terminal->pid > 0);
+	close(ends[1]);
+	terminal->alive = ends[0];
 }
 
 static void terminal_close(struct terminal *terminal)
 {
+	close(terminal->alive);
 	close(terminal->slave);
 	close(terminal->master);
 }
 
-/* The command ends. From then on a read finds what it has written and waits for no more. */
 static int terminal_reap(struct terminal *terminal)
 {
 	int status;
 
 	assert_int_equal(waitpid(terminal->pid, &status, 0), terminal->pid);
-	assert_int_equal(fcntl(terminal->master, F_SETFL, O_NONBLOCK), 0);
 	return status;
+}
+
+/* Waits until there is something to read. False: the command has ended, and all that it has written is read. */
+static bool terminal_has_more(const struct terminal *terminal)
+{
+	struct pollfd polls[] = { { .fd = terminal->master, .events = POLLIN },
+				  { .fd = terminal->alive } };
+
+	assert_true(poll(polls, 2, -1) > 0);
+	if (!polls[0].revents) /* the command has ended after a look at the terminal */
+		assert_true(poll(polls, 1, 0) >= 0);
+	return polls[0].revents & POLLIN;
 }
 
 /* Reads until that text comes. False: the command has ended without it. */
@@ -199,9 +215,10 @@ static bool terminal_awaits(struct terminal *terminal, const char *part)
 			terminal->used -= 16384;
 			continue;
 		}
-		got = read(terminal->master, terminal->text + terminal->used, room);
-		if (got <= 0)
+		if (!terminal_has_more(terminal))
 			return false;
+		got = read(terminal->master, terminal->text + terminal->used, room);
+		assert_true(got > 0);
 		terminal->used += (size_t)got;
 	}
 }
@@ -371,11 +388,10 @@ static void test_run_report(void **state)
 static void test_run_signal(void **state)
 {
 	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
-	const char *build = getenv("abs_top_builddir");
 	char path[512], byte;
 
 	(void)state;
-	snprintf(path, sizeof(path), "%s/util/shmcma", build ? build : ".");
+	command_path(path, sizeof(path));
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		int fds[2], status;
 		pid_t pid;
