@@ -406,12 +406,23 @@ static void check_number(const char *text, const char *section, const char *key,
 #define OF(attr, field) check_number(text, "fi_" #attr ":", " " #field ": ", info->attr->field)
 #define IS(section, key, value) gives(strcmp(line_of(text, section, key), value), 0)
 
+static int times_in(const char *text, const char *word)
+{
+	int count = 0;
+
+	for (const char *at = text; (at = strstr(at, word)); at++)
+		count++;
+	return count;
+}
+
+/* From 1.21 on libfabric has no word for a protocol of a provider's own; it has one for everything else. */
 static void check_text(const struct fi_info *info)
 {
+	bool nameless = FI_VERSION_GE(fi_version(), FI_VERSION(1, 21));
 	static char text[16384];
 
 	must(fi_tostr_r(text, sizeof(text), info, FI_TYPE_INFO) == text);
-	must(!strstr(text, "Unknown"));
+	gives(times_in(text, "Unknown"), nameless);
 	check_bits(line_of(text, "fi_info:", "caps: "), info->caps, caps_named, CAPS_NAMED);
 	check_bits(line_of(text, "fi_tx_attr:", "caps: "), info->tx_attr->caps, caps_named, CAPS_NAMED);
 	check_bits(line_of(text, "fi_rx_attr:", "caps: "), info->rx_attr->caps, caps_named, CAPS_NAMED);
@@ -433,7 +444,7 @@ static void check_text(const struct fi_info *info)
 	OF(rx_attr, size);
 	OF(rx_attr, iov_limit);
 	IS("fi_ep_attr:", "type: ", "FI_EP_RDM");
-	IS("fi_ep_attr:", "protocol: ", "Provider specific");
+	IS("fi_ep_attr:", "protocol: ", nameless ? "Unknown" : "Provider specific");
 	OF(ep_attr, max_msg_size);
 	OF(ep_attr, msg_prefix_size);
 	OF(domain_attr, mr_key_size);
