@@ -171,13 +171,6 @@ bool sc_xfer_is_over(struct sc_peer *peer, struct sc_share *share)
 	       sc_share_outstanding(share, &error, &undone) <= 0 || sc_peer_is_dead(peer) || sc_peer_is_overdue(peer);
 }
 
-void sc_xfer_leave(struct sc_peer *peer, struct sc_share *share)
-{
-	if (share->words)
-		peer->xfer.opened &= ~(1u << share->index);
-	share->words = NULL;
-}
-
 /* ---- joiner ---------------------------------------------------------------------------------- */
 
 int sc_xfer_join(struct sc_xfer *xfer, const struct sc_abi_share *record)

@@ -89,7 +89,12 @@ void sc_xfer_fail(struct sc_peer *peer, struct sc_share *share, int error);
 bool sc_xfer_is_over(struct sc_peer *peer, struct sc_share *share);
 
 /* Ends the share: the joiner copies no more of it, or has broken the rules. */
-void sc_xfer_leave(struct sc_peer *peer, struct sc_share *share);
+static inline void sc_xfer_leave(struct sc_peer *peer, struct sc_share *share)
+{
+	if (share->words)
+		peer->xfer.opened &= ~(1u << share->index);
+	share->words = NULL;
+}
 
 /* ---- joiner ---------------------------------------------------------------------------------- */
 

@@ -313,12 +313,17 @@ static int send_any(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send
 	return ret;
 }
 
+static int send_one(struct sc_peer *peer, const struct sc_send *send)
+{
+	return send->iov->iov_base || !send->iov->iov_len ? send_any(peer->ep, peer, send) : -EINVAL;
+}
+
 static __attribute__((noinline)) int send_whole(struct sc_peer *peer, struct iovec payload, struct sc_tag_data word,
 						struct sc_op_flags flags, void *context)
 {
 	const struct sc_send send = sc_send_of(&payload, word, flags, context);
 
-	return payload.iov_base || !payload.iov_len ? send_any(peer->ep, peer, &send) : -EINVAL;
+	return send_one(peer, &send);
 }
 
 /* Out of line, so that the code for a payload of one line needs few registers. */
@@ -327,9 +332,7 @@ static __attribute__((noinline)) int send_longer(struct sc_peer *peer, struct io
 {
 	const struct sc_send send = sc_send_of(&payload, word, flags, context);
 
-	return send_short_longer(peer, &send, payload.iov_len)
-		       ? 0
-		       : send_whole(peer, payload, word, flags, context);
+	return send_short_longer(peer, &send, payload.iov_len) ? 0 : send_one(peer, &send);
 }
 
 int sc_tx_send_buf(struct sc_peer *peer, struct iovec payload, struct sc_tag_data word, struct sc_op_flags flags,
