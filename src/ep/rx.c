@@ -496,10 +496,10 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	uint32_t lines = sc_ctl_lines(ctl);
 	enum sc_abi_kind kind = sc_ctl_kind(ctl);
 	const char *why = "a record of impossible length";
+	bool bounced = names_buffers(ctl);
 	int ret = -EPROTO;
 
-	if (!peer->seg &&
-	    (names_buffers(ctl) || (kind == SC_ABI_CONTINUE && sc_ctl_size(ctl) != SC_ABI_IN_RING))) {
+	if (!peer->seg && (bounced || (kind == SC_ABI_CONTINUE && sc_ctl_size(ctl) != SC_ABI_IN_RING))) {
 		sc_taker_report(peer);
 		return lose_payload(peer);
 	}
@@ -513,7 +513,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		return -ECONNRESET; /* the answer to the record ended in quarantine */
 	if (kind == SC_ABI_CONTINUE)
 		return 0;
-	if (names_buffers(ctl)) {
+	if (bounced) {
 		buffers_taken(peer, ctl);
 		return 0;
 	}
