@@ -1323,7 +1323,20 @@ static void work_other_leaver(struct side *side)
 		sched_yield();
 }
 
-/* A second endpoint of the same process connects too; and a third that finds no slot (of 4). */
+/* Polls until the endpoint has looked whether the other lives, after which it protects that one's segment (guard.c). */
+static void watch_other(struct side *side)
+{
+	if (!side->ep)
+		return;
+	side->ep->watch_mask = 1023; /* that of an endpoint without the thread: it looks sooner */
+	for (int polls = 0; polls < QUIET_POLLS; polls++)
+		progress(side);
+}
+
+/*
+ * A second endpoint of the same process connects too, to a segment that is protected by then; and a fifth that finds no
+ * slot (of 4).
+ */
 static void work_crowd(struct side *side)
 {
 	struct sc_ep *more[4] = { NULL };
@@ -1332,6 +1345,7 @@ static void work_crowd(struct side *side)
 	struct sc_send send = { .iov = &iov, .iov_count = 1, .flags = SC_SILENT };
 
 	messages_send(side);
+	watch_other(side);
 	for (int i = 0; i < 4; i++) {
 		struct sc_peer *peer;
 		int ret = ep_open(side, NULL, &more[i]);
@@ -1347,16 +1361,6 @@ static void work_crowd(struct side *side)
 	for (int i = 0; i < 4; i++)
 		if (more[i])
 			sc_ep_destroy(more[i]);
-}
-
-/* Polls until the endpoint has looked whether the other lives, after which it protects that one's segment (guard.c). */
-static void watch_other(struct side *side)
-{
-	if (!side->ep)
-		return;
-	side->ep->watch_mask = 1023; /* that of an endpoint without the thread: it looks sooner */
-	for (int polls = 0; polls < QUIET_POLLS; polls++)
-		progress(side);
 }
 
 /* One wants a service name that another has, then finds that one by it. */
