@@ -64,8 +64,8 @@ enum sc_way {
 #define SC_ROUTE_SMALL 4096
 
 /*
- * The nanoseconds of a copy by CMA, and through buffers; 0: unknown. They matter for a message and for an operation of
- * more than SC_ROUTE_SMALL bytes; cma_ns also for an injected put of more than SC_ROUTE_BUFFERED bytes.
+ * The cost of a payload by each way, nanoseconds; 0: unknown. sc_route() reads both costs for a message, and for an
+ * operation of more than SC_ROUTE_SMALL bytes; for an injected put of more than SC_ROUTE_BUFFERED bytes it reads cma_ns.
  */
 struct sc_route_costs {
 	uint64_t cma_ns, buffers_ns;

@@ -5,7 +5,8 @@
  *
  * No other process sees any of this. One thread at a time uses an endpoint and everything below it.
  *
- * The states of a peer. peer_init() writes NONE; sc_peer_set_link() and sc_peer_set_feed() of peer.h write all others:
+ * A peer has two states. peer_init() writes NONE to both; sc_peer_set_link() and sc_peer_set_feed() of peer.h write the
+ * others:
  *
  *   link (what we write)             NONE --connected--> UP --closed, refused, broken--> DOWN
  *                                    NONE --cannot be connected to, is known to have gone--> DOWN
@@ -449,7 +450,7 @@ struct sc_fenced {
  */
 #define SC_RX_FULL (1u << 30)
 
-/* The states of a transfer, in the order in which it may take them; it may leave some out. */
+/* A transfer goes through these states in this order. It may pass over some of them. */
 enum sc_rx_state {
 	SC_RX_ARRIVING, /* it has begun; of an eager message in parts more may come */
 	SC_RX_COPYING,	/* this process copies by CMA: it is in sc_peer.recv.copying */

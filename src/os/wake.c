@@ -40,9 +40,9 @@
  *       or finds the value changed and looks again.
  *
  * Death or stop of the writer: a writer that dies or stops after P1, P2 or P3 does not wake the sleeper. ASLEEP stays,
- * so each other writer wakes it; if the writer has died, the daemon of the sleeper's process does, too (sc_bell_ring(),
- * which takes the same steps P1 to P5). The records of a writer that has stopped wait until it goes on, unless another
- * writer wakes the sleeper. After P4 the writer has no more to do for the sleeper. The death of the sleeper harms no
+ * so each other writer wakes it. If the writer has died, the daemon's thread of the sleeper's process wakes the sleeper,
+ * too: sc_bell_ring() takes the steps P1 to P5. If the writer has stopped, its records wait until it goes on, or until
+ * another writer wakes the sleeper. After P4 the writer has no more to do for the sleeper. The death of the sleeper harms no
  * other process. models/wait.pml models this with store buffers, deaths and two writers.
  *
  * A process that has mapped the segment can store any value in the word, as it can overwrite a record. If it removes

@@ -5,8 +5,9 @@
  * An application that injects a put may never call again, and its target may compute. So the daemon's thread looks at
  * delegated puts every millisecond while there are some. If the target has taken none of them from one look to the
  * next, the thread withdraws them by the word that decides between the two processes (delegate.c, O1), and copies them
- * by CMA, under a hazard word as direct.c does. Their records, in the peer's ring, hold short payloads. The others are
- * in buffers of this process, which stay lent, as the lines stay held (sc_ring_tx.held), until the operation ends.
+ * by CMA, under a hazard word as direct.c does. A short payload is in the record of its put, in the peer's ring; a longer
+ * one is in bounce buffers of this process. Until the put ends, the lines stay held (sc_ring_tx.held), and the buffers
+ * stay lent.
  *
  * The thread leaves gets, whose destination only the endpoint knows, and puts of which the target's application hears
  * (remote data, counters): the application can see such a put only when the target polls, and then the target takes it.
