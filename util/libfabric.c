@@ -27,6 +27,7 @@
 #define PROVIDER "shmcma"
 #define FILE_NAME "libshmcma-fi.so"
 #define OLDEST FI_VERSION(1, 17)
+#define PREFERS FI_VERSION(1, 21) /* the first libfabric that takes files behind '+' in FI_PROVIDER_PATH */
 #define PATIENCE 120 /* seconds: libraries that libfabric loads may take long, see pair.c */
 #define PATH_LENGTH 400
 #define LOG_MAX 16384
@@ -64,19 +65,46 @@ static int find_loaded(struct dl_phdr_info *object, size_t size, void *arg)
 	return 1;
 }
 
-/* Finds the file in the directories where libfabric looks, which are FI_PROVIDER_PATH or its own. */
+/* Names the file that a part of FI_PROVIDER_PATH stands for. False: it stands for no file of that name. */
+static bool file_of(const char *part, size_t len, char file[PATH_LENGTH])
+{
+	const char *slash;
+
+	if (*part != '+') {
+		snprintf(file, PATH_LENGTH, "%.*s/" FILE_NAME, (int)len, part);
+		return len > 0;
+	}
+	snprintf(file, PATH_LENGTH, "%.*s", (int)len - 1, part + 1);
+	slash = strrchr(file, '/');
+	return !strcmp(slash ? slash + 1 : file, FILE_NAME);
+}
+
+/* Finds the file by a list as FI_PROVIDER_PATH. Tells whether libfabric is done: the file is there, or it has looked. */
+static bool find_in(const char *path, char file[PATH_LENGTH])
+{
+	bool directories = false;
+	size_t len;
+
+	for (path += *path == '@'; *path; path += len + (path[len] == ':')) {
+		len = strcspn(path, ":");
+		if (file_of(path, len, file) && !access(file, F_OK))
+			return true;
+		directories |= len && *path != '+';
+	}
+	*file = '\0';
+	return directories;
+}
+
+/*
+ * Finds the file where libfabric looks: by FI_PROVIDER_PATH, which has directories and, behind '+', files; and in its own
+ * directory if it has no other (fabric(7)).
+ */
 static void find_file(char file[PATH_LENGTH])
 {
 	const char *path = getenv("FI_PROVIDER_PATH");
-	size_t len;
 
-	for (path = path ? path : SHMCMA_SYSTEM_PROVIDER_DIR; *path; path += len + (path[len] == ':')) {
-		len = strcspn(path, ":");
-		snprintf(file, PATH_LENGTH, "%.*s/" FILE_NAME, (int)len, path);
-		if (len && !access(file, F_OK))
-			return;
-	}
-	*file = '\0';
+	if (!path || !find_in(path, file))
+		(void)find_in(SHMCMA_SYSTEM_PROVIDER_DIR, file);
 }
 
 static void find_loader_fault(struct answer *answer)
@@ -288,6 +316,11 @@ static void explain_missing(struct finding *finding, const struct answer *answer
 	if (libfabric_excludes(list)) {
 		finding_why(finding, "FI_PROVIDER=%s leaves it out", list);
 		finding_remedy(finding, "unset FI_PROVIDER, or add " PROVIDER);
+	} else if (path && strchr(path, '+') && answer->version < PREFERS) {
+		finding_why(finding,
+			    "FI_PROVIDER_PATH=%s names a file, and libfabric takes files from 1.21 on",
+			    path);
+		finding_remedy(finding, "set FI_PROVIDER_PATH to the directory of " FILE_NAME);
 	} else if (!*answer->file) {
 		finding_why(finding, "%s%s has no " FILE_NAME, path ? "FI_PROVIDER_PATH=" : "the directory ",
 			    path ? path : SHMCMA_SYSTEM_PROVIDER_DIR);

@@ -40,17 +40,19 @@
 static int has_lock(const char *fd)
 {
 	char path[PROC_PATH_MAX], line[128];
-	int found = 0;
+	int found = 0, err;
 	FILE *info;
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%.10s", fd);
 	info = SC_TRY_PTR("otherfile.fdinfo", NULL, fopen(path, "re"));
 	if (!info)
 		return errno == ENOENT ? 0 : -errno; /* closed meanwhile: the lock is dropped */
-	while (!found && fgets(line, sizeof(line), info))
+	errno = 0;				     /* the end of the file leaves it so */
+	while (!found && SC_TRY_PTR("otherfile.fdinfo_read", NULL, fgets(line, sizeof(line), info)))
 		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
+	err = found ? 0 : errno;
 	SC_CALL("otherfile.fdinfo_close", fclose(info));
-	return found;
+	return err ? -err : found;
 }
 
 /*
@@ -60,14 +62,20 @@ static int has_lock(const char *fd)
 static int search_descriptors(const struct stat *st)
 {
 	DIR *dir = SC_TRY_PTR("otherfile.fds", NULL, opendir("/proc/thread-self/fd"));
-	struct dirent *entry;
 	int found = 0;
 
 	if (!dir)
 		return errno == ENOENT ? -ENODEV : -errno;
-	while (!found && (entry = SC_TRY_PTR("otherfile.readdir", NULL, readdir(dir)))) {
+	while (!found) {
+		struct dirent *entry;
 		struct stat other;
 
+		errno = 0; /* the end of the directory leaves it so */
+		entry = SC_TRY_PTR("otherfile.readdir", NULL, readdir(dir));
+		if (!entry) {
+			found = -errno;
+			break;
+		}
 		if (SC_TRY("otherfile.fd_stat", fstatat(dirfd(dir), entry->d_name, &other, 0)))
 			continue;
 		if (other.st_dev == st->st_dev && other.st_ino == st->st_ino)

@@ -415,10 +415,18 @@ static int times_in(const char *text, const char *word)
 	return count;
 }
 
-/* From 1.21 on libfabric has no word for a protocol of a provider's own; it has one for everything else. */
+/* Tells whether libfabric has a word for that level of thread safety: from 2.0 on it has none for two of them. */
+static bool has_word(enum fi_threading threading)
+{
+	return FI_MAJOR(fi_version()) < 2 ||
+	       (threading != FI_THREAD_FID && threading != FI_THREAD_ENDPOINT);
+}
+
+/* From 1.21 on libfabric has no word for a protocol of a provider's own either; it has one for everything else. */
 static void check_text(const struct fi_info *info)
 {
-	bool nameless = FI_VERSION_GE(fi_version(), FI_VERSION(1, 21));
+	int nameless =
+		FI_VERSION_GE(fi_version(), FI_VERSION(1, 21)) + !has_word(info->domain_attr->threading);
 	static char text[16384];
 
 	must(fi_tostr_r(text, sizeof(text), info, FI_TYPE_INFO) == text);
@@ -479,7 +487,7 @@ static void tostr_infos(void)
 			      0);
 			for (struct fi_info *info = list; info; info = info->next) {
 				check_text(info);
-				if (threading)
+				if (threading && has_word(threading))
 					gives(strcmp(fi_tostr(&info->domain_attr->threading,
 							      FI_TYPE_THREADING),
 						     threads[threading]),

@@ -100,6 +100,8 @@ static void test_doctor(void **state)
 		   "cross memory");
 	assert_int_equal(run_command("FI_PROVIDER_PATH=/nowhere shmcma doctor", text), 1);
 	says(text, "FI_PROVIDER_PATH=/nowhere has no libshmcma-fi.so");
+	assert_int_equal(run_command("FI_PROVIDER_PATH=+/nowhere/libshmcma-fi.so shmcma doctor", text), 1);
+	says(text, "FI_PROVIDER_PATH=+/nowhere/libshmcma-fi.so ");
 	assert_null(strstr(text, "messages: "));
 	assert_int_equal(run_command("FI_PROVIDER=^shmcma shmcma doctor", text), 1);
 	says(text, "FI_PROVIDER=^shmcma leaves it out");
@@ -521,6 +523,10 @@ static void test_doctor_damaged(void **state)
 		line, sizeof(line),
 		"head -c 200000 %s/libshmcma-fi.so >%s/libshmcma-fi.so; FI_PROVIDER_PATH=%s shmcma doctor",
 		path, dir, dir);
+	assert_int_equal(run_command(line, text), 1);
+	says(text, "fault    ");
+	says(text, dir);
+	snprintf(line, sizeof(line), "FI_PROVIDER_PATH=@/nowhere:%s shmcma doctor", dir);
 	assert_int_equal(run_command(line, text), 1);
 	says(text, "fault    ");
 	says(text, dir);

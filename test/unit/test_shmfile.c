@@ -263,6 +263,8 @@ static void finds_lock(struct child *self, void *arg)
  */
 static void test_lock_of_a_twin(void **state)
 {
+	static const char *const untold[] = { "otherfile.fdinfo", "otherfile.fdinfo_read",
+					      "otherfile.readdir" };
 	struct stat st;
 	int twin = put_file(ANOTHER), fd;
 
@@ -274,8 +276,9 @@ static void test_lock_of_a_twin(void **state)
 	assert_int_equal(sc_lifelock_lock(twin), 0);
 	assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EBUSY);
 	/* whether there is a lock cannot be told: it counts as locked, unless the descriptor is gone */
-	if (core_failing("otherfile.fdinfo", EMFILE))
-		assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EMFILE);
+	for (size_t i = 0; i < sizeof(untold) / sizeof(untold[0]); i++)
+		if (core_failing(untold[i], EMFILE))
+			assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EMFILE);
 	core_failing(NULL, 0);
 	assert_int_equal(child_run(finds_lock, &twin), 0);
 	if (core_failing("otherfile.fdinfo", ENOENT)) {
