@@ -12,7 +12,6 @@
  */
 #include "obj/cntr.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include "wait/polled.h"
 #include "wait/wait.h"
@@ -160,19 +159,6 @@ SHMCMA_CALL(int, cntr_seterr, struct fid_cntr *fid, uint64_t value)
 	return change(cntr_of(fid), &cntr_of(fid)->count.errors, value, true);
 }
 
-/* Polls before a sleep: a message on its way takes less time. */
-#define SPINS 30
-
-static int rest(struct shmcma_cntr *cntr, const struct sc_cntr *found, int round, int64_t end)
-{
-	if (round < SPINS)
-		return 0;
-	if (cntr->wait.obj != FI_WAIT_NONE && cntr->wait.obj != FI_WAIT_YIELD)
-		return shmcma_wait_sleep(&cntr->wait, found, end);
-	sched_yield();
-	return 0;
-}
-
 /*
  * A counter with FI_WAIT_NONE may be waited for, too. A signal to the process, or space for another send, ends no wait,
  * because there is no error code for it. An error that is unknown to the application ends it, even if it was counted
@@ -183,10 +169,11 @@ SHMCMA_CALL(int, cntr_wait, struct fid_cntr *fid, uint64_t threshold, int timeou
 	struct shmcma_cntr *cntr = cntr_of(fid);
 	uint64_t known = atomic_load_explicit(&cntr->known_errors, memory_order_relaxed);
 	int64_t end = shmcma_wait_end(timeout);
+	struct shmcma_patience patience = { 0 };
 
 	if (cntr->wait.obj == FI_WAIT_SET)
 		return -FI_ENOSYS;
-	for (int round = 0;; round++) {
+	for (;;) {
 		struct sc_cntr now = poll_both(cntr);
 
 		if (now.value >= threshold)
@@ -199,7 +186,7 @@ SHMCMA_CALL(int, cntr_wait, struct fid_cntr *fid, uint64_t threshold, int timeou
 		}
 		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_ETIMEDOUT;
-		(void)rest(cntr, &now, round, end);
+		(void)shmcma_wait_rest(&cntr->wait, &now, &patience, end);
 	}
 }
 

@@ -13,7 +13,6 @@
 #include "obj/cq.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include "obj/avtable.h"
@@ -256,9 +255,6 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 /* ---- blocking read --------------------------------------------------------------------------- */
 
-/* Polls before a sleep: a message on its way takes less time. */
-#define SPINS 30
-
 /*
  * Signals are counted. A wait remembers the newest signal for which a call had returned when the wait began, and ends
  * when there is a newer one. So one signal ends all waits that are under way, and no thread takes it from another. A
@@ -308,16 +304,6 @@ static const struct shmcma_polled *polled(const struct shmcma_wait *wait)
 
 static const struct shmcma_wait_ops wait_ops = { polled, has, found, differs, shmcma_wait_try };
 
-static int rest(struct shmcma_cq *cq, unsigned int known, int round, int64_t end)
-{
-	if (round < SPINS)
-		return 0;
-	if (cq->wait.obj != FI_WAIT_YIELD)
-		return shmcma_wait_sleep(&cq->wait, &known, end);
-	sched_yield();
-	return 0;
-}
-
 /*
  * A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. So does fi_cq_signal(). A signal to the
  * thread ends only a wait without a time-out: with one, -FI_EAGAIN means that the time is over.
@@ -328,10 +314,11 @@ SHMCMA_CALL(ssize_t, cq_sreadfrom, struct fid_cq *fid, void *buf, size_t count, 
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
 	unsigned int known = atomic_load(&cq->heard);
 	int64_t end = shmcma_wait_end(timeout);
+	struct shmcma_patience patience = { 0 };
 
 	if (cq->wait.obj == FI_WAIT_NONE || cq->wait.obj == FI_WAIT_SET)
 		return -FI_ENOSYS;
-	for (int round = 0;; round++) {
+	for (;;) {
 		ssize_t ret = fid->ops->readfrom(fid, buf, count, source);
 
 		if (ret != -FI_EAGAIN)
@@ -340,7 +327,7 @@ SHMCMA_CALL(ssize_t, cq_sreadfrom, struct fid_cq *fid, void *buf, size_t count, 
 			return -FI_EAGAIN;
 		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_EAGAIN;
-		ret = rest(cq, known, round, end);
+		ret = shmcma_wait_rest(&cq->wait, &known, &patience, end);
 		if (ret == -FI_EAGAIN || (ret && end == INT64_MAX))
 			return -FI_EAGAIN;
 	}

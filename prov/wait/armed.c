@@ -38,6 +38,7 @@
 #include "wait/wait.h"
 
 #include <sched.h>
+#include "base/yield.h"
 #include "wait/polled.h"
 #include "wait/watcher.h"
 #include "wait/work.h"
@@ -401,6 +402,28 @@ int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest
 
 /* ---- sleep in a call --------------------------------------------------------------------------- */
 
+/*
+ * A sleep and its end cost as much as PATIENCE_NS nanoseconds of polls. A caller that polls so long before it sleeps pays
+ * at most twice of what is necessary (docs/MEASUREMENTS.md, "Sleeping and waking"). Where other processes need the
+ * processor, it polls PATIENCE_MIN times: a message that is on its way takes less time.
+ */
+#define PATIENCE_NS 20000
+#define PATIENCE_MIN 30
+
+static bool lasts(struct shmcma_patience *patience)
+{
+	int64_t now;
+
+	if (patience->polls++ < PATIENCE_MIN)
+		return true;
+	if (shmcma_yield_is_wanted())
+		return false;
+	now = sc_clock_ns();
+	if (!patience->end)
+		patience->end = now + PATIENCE_NS;
+	return now < patience->end;
+}
+
 static bool was_refused_locked(const struct shmcma_wait *wait)
 {
 	const struct shmcma_polled *polled = wait->ops->polled(wait);
@@ -411,7 +434,7 @@ static bool was_refused_locked(const struct shmcma_wait *wait)
 	return refused;
 }
 
-int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end)
+static int sleep_in_call(struct shmcma_wait *wait, const void *found, int64_t end)
 {
 	struct sc_sleep own = { &wait->futex, __atomic_load_n(&wait->futex, __ATOMIC_ACQUIRE) };
 	bool refused;
@@ -433,6 +456,23 @@ int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end)
 	if (refused)
 		return -FI_EAGAIN;
 	return ret == -EINTR ? -FI_EINTR : 0;
+}
+
+/*
+ * An event that ends the sleep need not end the wait: the caller may serve a request of a peer, and others may follow. So
+ * it polls as long again.
+ */
+int shmcma_wait_rest(struct shmcma_wait *wait, const void *found, struct shmcma_patience *patience,
+		     int64_t end)
+{
+	if (lasts(patience))
+		return 0;
+	if (wait->obj == FI_WAIT_NONE || wait->obj == FI_WAIT_YIELD) {
+		sched_yield();
+		return 0;
+	}
+	*patience = (struct shmcma_patience){ 0 };
+	return sleep_in_call(wait, found, end);
 }
 
 /* ---- fi_join --------------------------------------------------------------------------------- */

@@ -52,13 +52,21 @@ void shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
 /* The same, and each call that waits for the object or its set returns. */
 void shmcma_wait_signal_all(struct shmcma_wait *wait);
 
+/* The polls in vain of a call that waits, since it began or last slept. All zero: there was none. */
+struct shmcma_patience {
+	unsigned int polls;
+	int64_t end; /* of its patience, ns of CLOCK_MONOTONIC; 0: not known yet */
+};
+
 /*
- * Sleeps on a queue or a counter that has nothing, until it may have something, or until `end` (ns of CLOCK_MONOTONIC,
- * INT64_MAX: none). `found`: the value of the counter (struct sc_cntr), or the signal of the queue (unsigned int), that
- * the caller knows. 0: look again; -FI_EINTR: a signal; -FI_EAGAIN: look, then return to the application, which may be
- * able to send now.
+ * Called after a poll in vain of a queue or a counter. Returns at once while the caller's patience lasts. Then sleeps
+ * until the object may have something, or until `end` (ns of CLOCK_MONOTONIC, INT64_MAX: none); without an object to
+ * sleep on, yields the processor. `found`: the value of the counter (struct sc_cntr), or the signal of the queue
+ * (unsigned int), that the caller knows. 0: poll again; -FI_EINTR: a signal; -FI_EAGAIN: poll, then return to the
+ * application, which may be able to send now.
  */
-int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end);
+int shmcma_wait_rest(struct shmcma_wait *wait, const void *found, struct shmcma_patience *patience,
+		     int64_t end);
 
 /* Wakes all threads that sleep on a counter that has changed, before the report to one thread clears the change. */
 void shmcma_wait_wake_locked(struct shmcma_wait *wait);

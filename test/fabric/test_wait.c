@@ -438,6 +438,69 @@ static void sread_signal(void)
 	pair_close(&pair);
 }
 
+static atomic_ulong polls;
+static struct fi_ops_cq counted_ops;
+static const struct fi_ops_cq *real_ops;
+
+static ssize_t counted_readfrom(struct fid_cq *cq, void *buf, size_t count, fi_addr_t *source)
+{
+	polls++;
+	return real_ops->readfrom(cq, buf, count, source);
+}
+
+/* A call of fi_cq_sread(3) counts its polls from now on. */
+static void count_polls(struct fid_cq *cq)
+{
+	real_ops = cq->ops;
+	counted_ops = *real_ops;
+	counted_ops.readfrom = counted_readfrom;
+	cq->ops = &counted_ops;
+}
+
+/*
+ * A thread that wakes to serve a request polls as often before it sleeps again as before it slept first, since the next
+ * request may be near.
+ */
+static void sread_polls_again(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC, .caps = FI_MSG | FI_ATOMIC };
+	struct fi_cq_tagged_entry entry;
+	uint64_t memory = 0, one = 1, old;
+	struct waiter waiter = { 0 };
+	unsigned long before;
+	struct fid_mr *mr;
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	gives(fi_mr_reg(pair.domain, &memory, sizeof(memory), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0,
+			&mr, NULL),
+	      0);
+	post_to(&pair.b);
+	count_polls(pair.b.cq);
+	waiter.cq = pair.b.cq;
+	waiter_start(&waiter);
+	while (!is_asleep(&waiter))
+		usleep(1000);
+	before = polls;
+	must(before >= 10);
+	for (int i = 0; i < 20; i++) {
+		post(&pair, fi_fetch_atomic(pair.a.ep, &one, 1, NULL, &old, NULL, pair.a.peer, 0, 7,
+					    FI_UINT64, FI_SUM, NULL));
+		while (fi_cq_read(pair.a.cq, &entry, 1) != 1)
+			;
+		while (!is_asleep(&waiter))
+			usleep(1000);
+	}
+	must(memory == 20);
+	must(polls - before >= 20 * 10);
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 1);
+	pair_seen.received++;
+	drain(pair.a.cq);
+	gives(fi_close(&mr->fid), 0);
+	pair_close(&pair);
+}
+
 #define TOGETHER 4
 
 /* Threads that wait for the same at one time. */
@@ -1862,6 +1925,7 @@ int main(void)
 		ALONE(descriptors_taken),
 		ALONE(sread_every_object),
 		ALONE(sread_signal),
+		ALONE(sread_polls_again),
 		ALONE(sread_signal_all),
 		ALONE(sread_local),
 		ALONE(sread_error),
