@@ -393,8 +393,9 @@ struct sc_rma_op {
 	int error;	  /* negative errno of the first failure */
 	uint64_t at;	  /* lines of the ring before its record (delegated), or up to its end */
 	uint32_t line;	  /* delegated: place of its first line */
-	struct sc_share share; /* assisted: shared with the peer, under `ref` */
+	struct sc_share share; /* assisted: shared with the peer, under `ref`; */
 	struct sc_reg_ref ref;
+	bool heard; /* the peer's application must hear of it */
 	/* atomic: operands, then values to compare with; injected put that is withdrawn or a request: the payload */
 	uint8_t *copy;
 	enum sc_atomic_kind atomic_kind;

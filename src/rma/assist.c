@@ -20,7 +20,8 @@
  * does the operation once more alone (sc_direct_do()), which finds the cause.
  *
  * Order: the operations to one peer are done one after the other, and nothing else is done to its memory meanwhile. The
- * last TAIL bytes of a put are written after all others: a reader that sees the last byte sees all of them.
+ * last TAIL bytes of a put are written after all others: a reader that sees the last byte sees all of them. If the
+ * target's application must hear of the operation, a note follows the last byte (request.c).
  *
  * Death. The words are in the target's segment, in the slot that the initiator has claimed. If the initiator dies, the
  * target's copy fails, or comes from or goes to memory that no process has any more, and nobody reads its reports. If
@@ -38,6 +39,7 @@
 #include "link/peer.h"
 #include "link/record.h"
 #include "link/xfer.h"
+#include "rma/request.h"
 #include "rma/rmaop.h"
 
 /* The last bytes of a put. */
@@ -76,7 +78,7 @@ static bool ask(struct sc_rma_op *op)
 				       .to_count = 1,
 				       .from_count = 1 };
 
-	if (!sc_assist_may_ask(peer) || sc_direct_look(peer, &rma, &op->ref))
+	if (!sc_assist_may_ask(peer) || sc_direct_look(peer, &rma, &op->ref, &op->heard))
 		return false;
 	offer.record.size = op->size - (put ? TAIL : 0);
 	offer.record.memory.key = op->remote[0].key;
@@ -90,7 +92,7 @@ static bool ask(struct sc_rma_op *op)
 static void copy_part(struct sc_rma_op *op, const struct sc_share_part *part)
 {
 	const struct sc_rma rma = rma_of(op);
-	int error = sc_direct_part(op->peer, &rma, &op->ref, part);
+	int error = sc_direct_part(op->peer, &rma, &op->ref, part, &op->heard);
 
 	if (error)
 		sc_xfer_fail(op->peer, &op->share, error);
@@ -116,7 +118,10 @@ static int end(struct sc_rma_op *op)
 		return sc_direct_do(op);
 	op->moved = op->size;
 	peer->ep->counters.rma_assisted += op->share.theirs > 0;
-	sc_rmaop_end(op, 0);
+	if (op->heard)
+		sc_request_note(op);
+	else
+		sc_rmaop_end(op, 0);
 	return 0;
 }
 

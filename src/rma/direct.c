@@ -64,7 +64,8 @@
 struct direct {
 	struct sc_peer *peer;
 	const struct sc_rma *rma;
-	struct sc_rma_op *note; /* for the peer's application */
+	struct sc_rma_op *note; /* for the peer's application; */
+	bool *follows; /* not NULL: the caller makes it, and hears here whether one has to follow */
 	int *outcomes;		/* of several operations in one, each of one range, none with a note */
 	size_t size, done, end; /* bytes of all; the copy goes from `done` to `end` */
 	struct sc_regtab_view table;
@@ -79,6 +80,7 @@ static void direct_init(struct direct *direct, struct sc_peer *peer, const struc
 	direct->peer = peer;
 	direct->rma = rma;
 	direct->note = NULL;
+	direct->follows = NULL;
 	direct->outcomes = NULL;
 	direct->size = direct->end = size;
 	direct->done = 0;
@@ -265,6 +267,10 @@ static int prepare_note(struct direct *direct)
 
 	for (size_t i = 0; i < direct->rma->remote_count; i++)
 		wanted |= direct->spans[i].flags & SC_REG_EVENT;
+	if (direct->follows) {
+		*direct->follows = wanted;
+		return 0;
+	}
 	if (wanted && direct->outcomes)
 		return -EOPNOTSUPP;
 	if (wanted && !direct->note)
@@ -403,13 +409,14 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	return 0;
 }
 
-int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref)
+int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref, bool *note)
 {
 	struct direct direct;
 	int ret, outcome;
 
 	direct_init(&direct, peer, rma, 0);
 	direct.outcomes = &outcome;
+	direct.follows = note;
 	ret = find_all(&direct);
 	if (!ret)
 		ret = step(&direct);
@@ -419,13 +426,14 @@ int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg
 }
 
 int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct sc_reg_ref *ref,
-		   const struct sc_share_part *part)
+		   const struct sc_share_part *part, bool *note)
 {
 	struct direct direct;
 	int ret = 0, outcome = 0;
 
 	direct_init(&direct, peer, rma, rma->remote[0].len);
 	direct.outcomes = &outcome;
+	direct.follows = note;
 	direct.refs[0] = *ref;
 	direct.done = part->offset;
 	direct.end = part->offset + part->len;

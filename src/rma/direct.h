@@ -20,12 +20,12 @@ static inline bool sc_direct_may(struct sc_peer *peer)
  */
 int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
 
-/* Tells whether an operation on one range may be done now, and without a note (-EOPNOTSUPP). *ref: the registration. */
-int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref);
+/* Tells whether an operation on one range may be done now. *ref: the registration; *note: a note has to follow. */
+int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref, bool *note);
 
-/* Does a part of it, under that registration. -EKEYREJECTED: it has been closed; -EFAULT, -ESRCH... */
+/* Does a part of it, under that registration. *note: as above. -EKEYREJECTED: it has been closed; -EFAULT, -ESRCH... */
 int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct sc_reg_ref *ref,
-		   const struct sc_share_part *part);
+		   const struct sc_share_part *part, bool *note);
 
 /*
  * Does what sc_direct_post() does for an operation that is pending and in a list of the peer. It leaves the list and

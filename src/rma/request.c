@@ -52,17 +52,21 @@ void sc_request_queue(struct sc_rma_op *op)
 		sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma.listed);
 }
 
-/* Ends an operation whose requests are all answered; a note with data may follow. */
-static void op_finish(struct sc_rma_op *op)
+void sc_request_note(struct sc_rma_op *op)
 {
-	if (op->error || op->kind == SC_RMA_NOTE || !(op->flags & SC_SEND_DATA)) {
-		sc_rmaop_end(op, op->error);
-		return;
-	}
 	op->kind = SC_RMA_NOTE;
 	sc_list_remove(&op->of_peer);
 	op->peer->rma.pending--;
 	sc_request_queue(op);
+}
+
+/* Ends an operation whose requests are all answered; a note with data may follow. */
+static void op_finish(struct sc_rma_op *op)
+{
+	if (op->error || op->kind == SC_RMA_NOTE || !(op->flags & SC_SEND_DATA))
+		sc_rmaop_end(op, op->error);
+	else
+		sc_request_note(op);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */

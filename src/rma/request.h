@@ -8,6 +8,9 @@
 /* Queues an operation behind the others, and counts it as pending. Requests that have space are written at once. */
 void sc_request_queue(struct sc_rma_op *op);
 
+/* The operation is done, and the peer's application must hear of it: it becomes a note. It is in a list of the peer. */
+void sc_request_note(struct sc_rma_op *op);
+
 /* Tells whether an atomic of `size` bytes is one record, and no other request must be written before it. */
 bool sc_request_is_one(const struct sc_peer *peer, const struct sc_atomic *atomic, size_t size);
 

@@ -64,9 +64,10 @@ static inline uint32_t facts_of_shape(const struct sc_peer *peer, const struct s
 {
 	if (rma->iov_count == 1)
 		facts |= SC_FACT_ONE_PIECE;
-	if (!peer->seg->local && !sc_rma_wants_data(rma) && !(peer->ep->order & SC_ORDER_SEND) &&
-	    !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS))
+	if (!peer->seg->local && !(peer->ep->order & SC_ORDER_SEND))
 		facts |= SC_FACT_LOOSE;
+	if (!sc_rma_wants_data(rma) && !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS))
+		facts |= SC_FACT_UNHEARD;
 	return facts;
 }
 

@@ -314,7 +314,67 @@ static void test_race(void **state)
 	rma_close();
 }
 
-/* Of these the target never hears, or others must not overtake them, or they are too small. */
+static void expect_heard(enum sc_event event, uint64_t count)
+{
+	ends_settle(pair, 2);
+	expect_done();
+	assert_int_equal(cntrs[1][event].value, count);
+}
+
+/* Moves bytes together, and checks that the target's application has not heard of the operation before its last byte. */
+static void move_heard(bool put, uint32_t flags)
+{
+	struct iovec iov = { put ? from : into, SPACE };
+	struct sc_remote remote = at(0, SPACE);
+	uint64_t before = assisted();
+
+	fill(put, before + 7);
+	moving = SPACE;
+	polls_left = 1;
+	before_read = put ? NULL : target_gives;
+	before_write = put ? target_assists : NULL;
+	assert_int_equal(post(&iov, 1, &remote, 1, flags | (put ? SC_RMA_WRITE : 0)), 0);
+	before_read = before_write = NULL;
+	assert_true(end_idle(&pair[1]));
+	assert_int_equal(assisted(), before + 1);
+	assert_true(has_moved(put, SPACE));
+}
+
+/* The target's application hears of an operation that both have done: by its data, or by a counter. */
+static void test_heard(void **state)
+{
+	struct sc_comp comp;
+
+	(void)state;
+	open_pair();
+	move_heard(true, SC_SEND_DATA);
+	ends_settle(pair, 2);
+	expect_done();
+	comp = comp_take(&pair[1].rx);
+	assert_int_equal(comp.data, 0xda7a);
+	assert_int_equal(comp.len, SPACE);
+	sc_reg_set_cntrs(reg, &cntrs[1][SC_EVENT_REMOTE_READ], &cntrs[1][SC_EVENT_REMOTE_WRITE]);
+	move_heard(true, 0);
+	expect_heard(SC_EVENT_REMOTE_WRITE, 1);
+	move_heard(false, 0);
+	expect_heard(SC_EVENT_REMOTE_READ, 1);
+	sc_reg_set_cntrs(reg, NULL, NULL);
+	expect_idle();
+	rma_close();
+
+	open_pair();
+	rma_close();
+	uncounted = false; /* an endpoint that counts */
+	rma_open(&direct);
+	move_heard(true, 0);
+	expect_heard(SC_EVENT_REMOTE_WRITE, 1);
+	move_heard(false, 0);
+	expect_heard(SC_EVENT_REMOTE_READ, 1);
+	expect_idle();
+	rma_close();
+}
+
+/* The target is not asked: others must not overtake them, or they are too small, or it sleeps. */
 static void test_not_asked(void **state)
 {
 	struct iovec two[2] = { { from, 200000 }, { from + 200000, 200000 } };
@@ -332,10 +392,6 @@ static void test_not_asked(void **state)
 	two[0].iov_len = 400000;
 	assert_int_equal(post(two, 1, ranges, 2, SC_RMA_WRITE), 0);
 	expect_done();
-	assert_int_equal(post(two, 1, &one, 1, SC_RMA_WRITE | SC_SEND_DATA), 0);
-	ends_settle(pair, 2);
-	expect_done();
-	(void)comp_take(&pair[1].rx);
 	pair[0].ep->order = SC_ORDER_SEND;
 	assert_int_equal(move(true, 0, 400000), 0);
 	expect_done();
@@ -364,27 +420,10 @@ static void test_not_asked(void **state)
 	assert_int_equal(move(true, 0, 400000), 0);
 	expect_done();
 	sc_store_relaxed_64(sleep, sc_load_relaxed_64(sleep) & ~SC_ABI_SLEEP_FLAGS);
-	sc_reg_set_cntrs(reg, NULL, &cntrs[1][SC_EVENT_REMOTE_WRITE]);
-	assert_int_equal(move(true, 0, 400000), 0);
-	ends_settle(pair, 2);
-	expect_done();
-	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 1);
 	assert_int_equal(asked(), 0);
-	sc_reg_set_cntrs(reg, NULL, NULL);
 	assert_int_equal(move(false, 0, 65536), 0);
 	expect_done();
 	assert_int_equal(asked(), 1);
-	expect_idle();
-	rma_close();
-
-	open_pair();
-	rma_close();
-	uncounted = false; /* an endpoint that counts hears of each */
-	rma_open(&direct);
-	assert_int_equal(move(true, 0, 400000), 0);
-	ends_settle(pair, 2);
-	expect_done();
-	assert_int_equal(asked(), 0);
 	expect_idle();
 	rma_close();
 }
@@ -1066,6 +1105,7 @@ int main(void)
 		cmocka_unit_test(test_together),
 		cmocka_unit_test(test_generation_wraps),
 		cmocka_unit_test(test_race),
+		cmocka_unit_test(test_heard),
 		cmocka_unit_test(test_not_asked),
 		cmocka_unit_test(test_in_hand),
 		cmocka_unit_test(test_closed_in_hand),
