@@ -108,8 +108,7 @@ enum sc_way sc_route(enum sc_route_op op, size_t size, uint32_t facts, const str
 	if (is_cooperative(put, size, facts, costs))
 		return SC_WAY_COOPERATIVE;
 	if (size && size <= LATER_MAX &&
-	    has(facts, SC_FACT_STREAM | SC_FACT_LOOSE | SC_FACT_UNHEARD | SC_FACT_ONE_RANGE,
-		SC_FACT_INJECTED))
+	    has(facts, SC_FACT_STREAM | SC_FACT_LOOSE | SC_FACT_ONE_RANGE, SC_FACT_INJECTED))
 		return SC_WAY_CMA_LATER;
 	return SC_WAY_CMA;
 }

@@ -38,8 +38,7 @@ enum sc_way {
 #define SC_FACT_ONE_PIECE (1u << 7) /* and one of ours */
 #define SC_FACT_INJECTED (1u << 8)  /* a put that must not wait for a poll of this process, */
 #define SC_FACT_KEPT (1u << 14)	    /* and does not, if it is delegated: a thread does it */
-#define SC_FACT_LOOSE (1u << 9)	    /* no message has to follow it, */
-#define SC_FACT_UNHEARD (1u << 15)  /* and the peer's application does not hear of it */
+#define SC_FACT_LOOSE (1u << 9)	    /* no message has to follow it */
 /* Facts of a message, besides SC_FACT_STREAM. */
 #define SC_FACT_RECORD (1u << 10)  /* a record has space for its payload, */
 #define SC_FACT_BUFFER (1u << 11)  /* and so has a buffer */

@@ -116,7 +116,6 @@ static int end(struct sc_rma_op *op)
 	sc_xfer_leave(peer, &op->share);
 	if (op->share.failed || !sc_regtab_holds(&table, &op->ref))
 		return sc_direct_do(op);
-	op->moved = op->size;
 	peer->ep->counters.rma_assisted += op->share.theirs > 0;
 	if (op->heard)
 		sc_request_note(op);

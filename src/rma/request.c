@@ -55,6 +55,7 @@ void sc_request_queue(struct sc_rma_op *op)
 void sc_request_note(struct sc_rma_op *op)
 {
 	op->kind = SC_RMA_NOTE;
+	op->moved = op->size;
 	sc_list_remove(&op->of_peer);
 	op->peer->rma.pending--;
 	sc_request_queue(op);

@@ -66,8 +66,6 @@ static inline uint32_t facts_of_shape(const struct sc_peer *peer, const struct s
 		facts |= SC_FACT_ONE_PIECE;
 	if (!peer->seg->local && !(peer->ep->order & SC_ORDER_SEND))
 		facts |= SC_FACT_LOOSE;
-	if (!sc_rma_wants_data(rma) && !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS))
-		facts |= SC_FACT_UNHEARD;
 	return facts;
 }
 

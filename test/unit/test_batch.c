@@ -403,12 +403,8 @@ static void test_requests_first(void **state)
 /* The call itself does operations of these kinds, also in a stream. */
 static void test_not_put_off(void **state)
 {
-	struct sc_reg *heard;
-
 	open_pair(state);
 	begin_stream(true, 64);
-	move(true, 0, 64, SC_SEND_DATA);
-	assert_int_equal(put_off(), 0);
 	move(true, 0, 64, SC_SEND_INJECT);
 	assert_int_equal(put_off(), 0);
 	move(true, 0, 0, 0);
@@ -418,10 +414,37 @@ static void test_not_put_off(void **state)
 	assert_int_equal(put_off(), 0);
 	pair[0].ep->order = 0;
 	ends_settle(pair, 2);
-	expect_done(4);
-	assert_int_equal(comp_take(&pair[1].rx).err, 0);
-	/* the copy of several finds that the peer hears of one: it copies each by itself, and tells the peer */
+	expect_done(3);
+	expect_idle();
+	rma_close();
+}
+
+/* They are copied in one call, and the peer's application hears of each after that: by its data, or by a counter. */
+static void test_heard(void **state)
+{
+	struct sc_reg *heard;
+
+	open_pair(state);
+	begin_stream(true, 64);
+	memset(space, 0xa5, SPACE);
+	for (int n = 0; n < TOGETHER; n++)
+		move(true, (size_t)n * 3000, 3000, n % 2 ? SC_SEND_DATA : 0);
+	assert_int_equal(put_off(), 0);
+	assert_int_equal(writes, 1);
+	assert_true(end_idle(&pair[1]));
+	assert_memory_equal(space, from, TOGETHER * 3000);
+	ends_settle(pair, 2);
+	expect_done(TOGETHER);
+	for (int n = 0; n < TOGETHER / 2; n++) {
+		struct sc_comp comp = comp_take(&pair[1].rx);
+
+		assert_int_equal(comp.data, 0xda7a);
+		assert_int_equal(comp.len, 3000);
+	}
+	assert_true(end_idle(&pair[1]));
+	/* the copy of several finds that the peer counts one of them */
 	heard = reg_open(tab[1], space, 5000, SC_REG_READ | SC_REG_WRITE | SC_REG_EVENT);
+	sc_reg_set_cntrs(heard, NULL, &cntrs[1][SC_EVENT_REMOTE_WRITE]);
 	begin_stream(true, 64);
 	for (int n = 0; n < TOGETHER; n++) {
 		struct iovec iov = { from, 64 };
@@ -432,9 +455,10 @@ static void test_not_put_off(void **state)
 		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
 	}
 	assert_int_equal(put_off(), 0);
-	assert_int_equal(writes, TOGETHER);
+	assert_int_equal(writes, 1);
 	ends_settle(pair, 2);
 	expect_done(TOGETHER);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 1);
 	assert_int_equal(sc_reg_close(heard), 0);
 	expect_idle();
 	rma_close();
@@ -535,13 +559,14 @@ static void test_peer_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_local),		cmocka_unit_test(test_stream),
-		cmocka_unit_test(test_order),		cmocka_unit_test(test_vectors),
-		cmocka_unit_test(test_others_behind),	cmocka_unit_test(test_offer_behind),
-		cmocka_unit_test(test_one_fails),	cmocka_unit_test(test_closed_meanwhile),
-		cmocka_unit_test(test_requests_first),	cmocka_unit_test(test_not_put_off),
-		cmocka_unit_test(test_become_requests), cmocka_unit_test(test_fence),
-		cmocka_unit_test(test_close),		cmocka_unit_test(test_peer_ends),
+		cmocka_unit_test(test_local),	       cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_order),	       cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_others_behind),  cmocka_unit_test(test_offer_behind),
+		cmocka_unit_test(test_one_fails),      cmocka_unit_test(test_closed_meanwhile),
+		cmocka_unit_test(test_requests_first), cmocka_unit_test(test_not_put_off),
+		cmocka_unit_test(test_heard),	       cmocka_unit_test(test_become_requests),
+		cmocka_unit_test(test_fence),	       cmocka_unit_test(test_close),
+		cmocka_unit_test(test_peer_ends),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

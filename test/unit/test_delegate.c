@@ -561,7 +561,8 @@ static void test_pause(void **state)
 			uint64_t offers = counters()->rma_delegated;
 
 			put(from, 0, 8, 0);
-			expect_done(1); /* in the call */
+			we_poll();
+			expect_done(1);
 			owner_polls();	/* for it is to hear of them */
 			assert_int_equal(counters()->rma_delegated, offers);
 		}
