@@ -368,6 +368,7 @@ static void share_pair_open(void)
 	if (!cma_allowed())
 		skip();
 	attr.config.share_min = 40000;
+	attr.config.crowd = SC_CROWD_NEVER;
 	pair_open(pair, &attr, WAY_CMA);
 }
 
@@ -854,6 +855,7 @@ static void test_several_receivers(void **state)
 	(void)state;
 	share_pair_open();
 	attr.config.share_min = 40000;
+	attr.config.crowd = SC_CROWD_NEVER;
 	end_open(&third, &attr);
 	to_third = end_find(&pair[0], &third);
 	assert_int_equal(end_send(&pair[0], to_third, from, 8, 0, SC_SILENT), 0);
