@@ -79,6 +79,13 @@ static bool file_of(const char *part, size_t len, char file[PATH_LENGTH])
 	return !strcmp(slash ? slash + 1 : file, FILE_NAME);
 }
 
+/* Tells whether a part of FI_PROVIDER_PATH is a file. The name of a directory may have a '+' too. */
+static bool names_file(const char *path)
+{
+	path += *path == '@';
+	return *path == '+' || strstr(path, ":+");
+}
+
 /* Finds the file by a list as FI_PROVIDER_PATH. Tells whether libfabric is done: the file is there, or it has looked. */
 static bool find_in(const char *path, char file[PATH_LENGTH])
 {
@@ -316,7 +323,7 @@ static void explain_missing(struct finding *finding, const struct answer *answer
 	if (libfabric_excludes(list)) {
 		finding_why(finding, "FI_PROVIDER=%s leaves it out", list);
 		finding_remedy(finding, "unset FI_PROVIDER, or add " PROVIDER);
-	} else if (path && strchr(path, '+') && answer->version < PREFERS) {
+	} else if (path && names_file(path) && answer->version < PREFERS) {
 		finding_why(finding,
 			    "FI_PROVIDER_PATH=%s names a file, and libfabric takes files from 1.21 on",
 			    path);

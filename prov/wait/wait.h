@@ -52,7 +52,7 @@ void shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
 /* The same, and each call that waits for the object or its set returns. */
 void shmcma_wait_signal_all(struct shmcma_wait *wait);
 
-/* The polls in vain of a call that waits, since it began or last slept. All zero: there was none. */
+/* A call that waits keeps here how often it has polled in vain since it began or last slept. All zero: not yet. */
 struct shmcma_patience {
 	unsigned int polls;
 	int64_t end; /* of its patience, ns of CLOCK_MONOTONIC; 0: not known yet */

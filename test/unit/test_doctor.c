@@ -100,6 +100,8 @@ static void test_doctor(void **state)
 		   "cross memory");
 	assert_int_equal(run_command("FI_PROVIDER_PATH=/nowhere shmcma doctor", text), 1);
 	says(text, "FI_PROVIDER_PATH=/nowhere has no libshmcma-fi.so");
+	assert_int_equal(run_command("FI_PROVIDER_PATH=/no+where shmcma doctor", text), 1);
+	says(text, "FI_PROVIDER_PATH=/no+where has no libshmcma-fi.so");
 	assert_int_equal(run_command("FI_PROVIDER_PATH=+/nowhere/libshmcma-fi.so shmcma doctor", text), 1);
 	says(text, "FI_PROVIDER_PATH=+/nowhere/libshmcma-fi.so ");
 	assert_null(strstr(text, "messages: "));
