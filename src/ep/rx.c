@@ -532,6 +532,7 @@ static inline int take_put(struct sc_peer *peer, uint64_t ctl)
 	if (ret)
 		return ret == -ENOMEM ? ret : refuse(peer, why);
 	sc_ring_release(&peer->rx, sc_ctl_lines(ctl));
+	sc_ring_fetch(&peer->rx, sc_ctl_lines(ctl));
 	return 0;
 }
 

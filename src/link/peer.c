@@ -131,6 +131,9 @@ void sc_peer_part(struct sc_peer *peer)
 		return;
 	sc_rescue_close(peer->delegate.rescue); /* before another process claims the slot */
 	peer->delegate.rescue = NULL;
+	free(peer->delegate.open);
+	peer->delegate.open = NULL;
+	peer->delegate.plain = false;
 	/* a forked child has no mappings, and must not change what they hold */
 	if (sc_seg_is_here(peer->ep->seg))
 		say_goodbye(peer);
@@ -234,7 +237,6 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->rma.queued);
 	sc_list_init(&peer->rma.waiting);
 	sc_list_init(&peer->rma.listed);
-	sc_list_init(&peer->delegate.ops);
 	sc_list_init(&peer->delegate.listed);
 	sc_list_init(&peer->batch.ops);
 	sc_list_init(&peer->batch.listed);
@@ -413,7 +415,7 @@ static bool is_busy(const struct sc_peer *peer)
 	const struct sc_list *const lists[] = {
 		&peer->ops, &peer->order.turns, &peer->reply.listed, &peer->bounce.borrower, &peer->hold.of_ep,
 		&peer->rma.queued, &peer->rma.waiting, &peer->rma.listed, &peer->batch.ops, &peer->batch.listed,
-		&peer->delegate.ops, &peer->delegate.listed, &peer->assist.ops, &peer->assist.listed,
+		&peer->delegate.listed, &peer->assist.ops, &peer->assist.listed,
 		&peer->assist.xfer.of_ep, &peer->target.ops, &peer->target.listed, &peer->recv.transfers,
 		&peer->recv.copying, &peer->recv.listed, &peer->recv.fenced, &peer->unanswered, &peer->ending,
 	};

@@ -176,10 +176,29 @@ struct sc_peer_batch {
 	uint32_t count;
 };
 
+/*
+ * A delegated operation that has not ended. Its record holds the payload of a put, or names the buffers that do; the
+ * peer's memory that it is for is in the rescue.
+ */
+struct sc_delegated {
+	struct sc_rma_op
+		*op; /* of a get, or of a put of several pieces; NULL: `flags` and what follows tell all */
+	uint64_t at; /* lines of the ring before its record */
+	uint32_t flags, cq_flags;
+	const void *buf; /* the payload, unless it was injected */
+	void *context;
+	struct sc_cntr *cntr;
+	struct sc_turn *turn; /* or NULL */
+	uint64_t data;
+};
+
 /* delegate.c: our one-sided operations that the peer may do. */
 struct sc_peer_delegate {
-	struct sc_list ops;    /* sc_rma_op.of_peer: oldest first */
-	struct sc_list listed; /* SC_WORK_DELEGATED: `ops` has some */
+	struct sc_delegated
+		*open; /* SC_ABI_DELEGATED of them, by number; NULL: nothing has been delegated yet */
+	struct sc_list listed; /* SC_WORK_DELEGATED: some are open */
+	bool plain;	       /* `open` is there, and no order binds puts to this peer; */
+	bool injects;	       /* and injected ones may be delegated to it */
 	uint32_t first, end;   /* their numbers: from `first`, before `end` */
 	uint32_t ours;	       /* operations from this number on are withdrawn */
 	uint32_t withdrawn;    /* that half of the claim */
@@ -187,7 +206,7 @@ struct sc_peer_delegate {
 	uint32_t rescuable;    /* those that it may do; */
 	uint32_t awaited;	  /* those that are not injected */
 	uint32_t rescued;	  /* withdrawn operations, the oldest, that the daemon's thread has done */
-	struct sc_rescue *rescue; /* NULL: the daemon's thread does none */
+	struct sc_rescue *rescue; /* NULL: as `open` */
 	uint32_t polls;		  /* polls in vain for the oldest */
 	uint32_t pause;	       /* the next operations, not delegated as the peer did not take the last */
 	uint32_t alone;	       /* the value of `pause` the last time */
@@ -376,7 +395,7 @@ struct sc_rma_op {
 	enum sc_event event; /* the counter event */
 	uint32_t flags;	     /* SC_SILENT... */
 	struct sc_peer *peer;
-	struct sc_list of_peer; /* in a list of sc_peer.batch, .delegate, .assist or .rma */
+	struct sc_list of_peer; /* in a list of sc_peer.batch, .assist or .rma, or delegated and in none */
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
@@ -391,8 +410,7 @@ struct sc_rma_op {
 	bool again;	  /* the peer has answered that it cannot */
 	uint32_t answers; /* answers to come */
 	int error;	  /* negative errno of the first failure */
-	uint64_t at;	  /* lines of the ring before its record (delegated), or up to its end */
-	uint32_t line;	  /* delegated: place of its first line */
+	uint64_t at;	  /* lines of the ring up to the end of its record */
 	struct sc_share share; /* assisted: shared with the peer, under `ref`; */
 	struct sc_reg_ref ref;
 	bool heard; /* the peer's application must hear of it */

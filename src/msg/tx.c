@@ -195,7 +195,7 @@ static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send 
  */
 static bool overtakes_memory(const struct sc_peer *peer)
 {
-	return !sc_list_empty(&peer->rma.queued) || !sc_list_empty(&peer->delegate.ops) ||
+	return !sc_list_empty(&peer->rma.queued) || peer->delegate.first != peer->delegate.end ||
 	       peer->rma.gets || peer->rma.fars;
 }
 

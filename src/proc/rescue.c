@@ -25,7 +25,7 @@
  *
  *   K1 compare and swap: one of the two withdraws
  *   K2 release: done and errors before RESTS   pairs with  K2' acquire, sc_rescue_take()
- *   E1 release, sc_rescue_keep(): place and key before end   pairs with  E1' acquire, look()
+ *   E1 release, sc_rescue_show() of rescue.h: place and key before end   pairs with  E1' acquire, look()
  *   W1 the endpoint's thread stores `end`, then loads sc_process.rescue_looks; the daemon's thread stores 0 there, then
  *      loads `end`: at least one of the two sees the other's store. A barrier of the daemon's thread alone orders the
  *      stores and loads of both (sc_sleep_barrier()).
@@ -78,19 +78,23 @@ static bool keeper_move(struct sc_rescue *rescue, enum sc_rescue_keeper from, en
 /* ---- the endpoint's side --------------------------------------------------------------------- */
 
 struct sc_rescue *sc_rescue_open(const struct sc_seg *own, struct sc_seg *seg, uint32_t slot,
-				 uint32_t number)
+				 uint32_t number, bool thread)
 {
 	struct sc_rescue *rescue = calloc(1, sizeof(*rescue));
 
 	if (!rescue)
 		return NULL;
+	sc_list_init(&rescue->listed);
+	rescue->looks = &sc_process.rescue_looks;
 	rescue->opened_by = sc_host_self();
 	rescue->own = own;
 	rescue->seg = seg;
 	rescue->slot = slot;
 	rescue->end = rescue->seen_end = rescue->ended = number;
 	for (uint32_t i = 0; i < SC_ABI_DELEGATED; i++)
-		rescue->kept[i].place = SC_RESCUE_NOT; /* operations that are open already */
+		rescue->kept[i].place = SC_RESCUE_NOT; /* there is none of that number */
+	if (!thread)
+		return rescue;
 	(void)sc_process_begin();
 	sc_process_lock();
 	sc_list_append(&sc_process.rescues, &rescue->listed);
@@ -126,26 +130,6 @@ void sc_rescue_wake(void)
 	sc_process_unlock();
 }
 
-void sc_rescue_keep(struct sc_rescue *rescue, uint32_t ended, uint32_t number,
-		    const struct sc_rescue_kept *kept, bool injected)
-{
-	struct sc_rescue_kept *to = &rescue->kept[number % SC_ABI_DELEGATED];
-
-	sc_store_relaxed_32(&rescue->ended, ended);
-	/* relaxed: is_ours() may look at an earlier operation of this place, which has ended */
-	sc_store_relaxed_32(&to->place, kept->place);
-	sc_store_relaxed_64(&to->remote.key, kept->remote.key);
-	to->remote.addr = kept->remote.addr;
-	to->remote.len = kept->remote.len;
-	to->bounced = kept->bounced;
-	if (kept->bounced)
-		memcpy(to->bufs, kept->bufs, sizeof(to->bufs));
-	sc_store_release_32(&rescue->end, number + 1); /* E1, W1 */
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (injected && __builtin_expect(!sc_load_relaxed_32(&sc_process.rescue_looks), 0))
-		sc_rescue_wake();
-}
-
 int sc_rescue_take(struct sc_rescue *rescue)
 {
 	uint32_t keeper = sc_load_acquire_32(&rescue->keeper); /* K2' */
@@ -175,18 +159,20 @@ static bool is_there(const struct sc_rescue *rescue)
 	return life & SC_ABI_LIFE_TID && !(life & SC_ABI_LIFE_ENDED);
 }
 
-void sc_rescue_payload(const struct sc_rescue *rescue, const struct sc_rescue_kept *kept, uint32_t place,
+void sc_rescue_payload(const struct sc_rescue *rescue, const struct sc_rescue_kept *kept,
 		       struct sc_rescue_payload *payload)
 {
 	struct sc_abi_line *ring = slot_of(rescue)->ring;
-	const struct sc_ring_place lines = { .lines = ring, .last = ring + (place >> 16) - 1 };
+	const struct sc_ring_place lines = { .lines = ring,
+					     .last = ring + SC_RESCUE_LINES(kept->place) - 1 };
 	uint32_t size = (uint32_t)kept->remote.len;
 
 	if (kept->bounced) {
 		payload->count = sc_seg_bufs(rescue->own, kept->bufs, size, payload->iov);
 		return;
 	}
-	sc_lines_read(&lines, ring + (uint16_t)place, SC_ABI_DELEGATE_PUT_FIRST, payload->bytes, size);
+	sc_lines_read(&lines, ring + SC_RESCUE_LINE(kept->place), SC_ABI_DELEGATE_PUT_FIRST,
+		      payload->bytes, size);
 	payload->iov[0] = (struct iovec){ payload->bytes, size };
 	payload->count = 1;
 }
@@ -205,7 +191,7 @@ static int put_copy(const struct sc_rescue *rescue, const struct sc_rescue_kept 
 		return count;
 	if (len < kept->remote.len || !is_there(rescue))
 		return -EAGAIN;
-	sc_rescue_payload(rescue, kept, kept->place, &payload);
+	sc_rescue_payload(rescue, kept, &payload);
 	copy.local_count = payload.count;
 	return len ? sc_cma_write(rescue->seg->cma_pid, &copy, &moved) : 0;
 }
@@ -255,7 +241,7 @@ static bool is_ours(struct sc_rescue *rescue, uint32_t at)
 	struct sc_reg_ref ref;
 
 	table.seen = &rescue->seen;
-	return sc_load_relaxed_32(&kept->place) != SC_RESCUE_NOT &&
+	return !(sc_load_relaxed_32(&kept->place) & SC_RESCUE_NOT) &&
 	       (sc_regtab_find(&table, sc_load_relaxed_64(&kept->remote.key), &ref) ||
 		!(sc_load_relaxed_32(&table.regs[ref.index].flags) & SC_REG_EVENT));
 }
@@ -309,7 +295,7 @@ static void copy_some(struct sc_rescue *rescue)
 	while ((end = sc_load_acquire_32(&rescue->end)) != rescue->done) {
 		uint32_t at = rescue->done % SC_ABI_DELEGATED;
 		const struct sc_rescue_kept *kept = &rescue->kept[at];
-		int ret = kept->place == SC_RESCUE_NOT ? -EAGAIN : put_do(rescue, kept);
+		int ret = kept->place & SC_RESCUE_NOT ? -EAGAIN : put_do(rescue, kept);
 
 		if (ret == -EAGAIN)
 			break;

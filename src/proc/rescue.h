@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include "base/atomic.h"
 #include "base/list.h"
 #include "shm/regtab.h"
@@ -17,14 +18,16 @@ enum sc_rescue_keeper {
 	SC_RESCUE_RESTS, /* or does so again when others follow, until the endpoint's thread takes over */
 };
 
-/* Place of an operation that the daemon's thread leaves to others. */
-#define SC_RESCUE_NOT UINT32_MAX
-/* The first line of a record, and the number of lines that the ring has in use. */
-#define SC_RESCUE_PLACE(line, lines) ((uint32_t)(line) | (uint32_t)(lines) << 16)
+/* The first line of a record, and the number of lines that the ring has in use; both fit 15 bits. */
+#define SC_RESCUE_PLACE(line, lines) ((uint32_t)(line) | (uint32_t)(lines) << 15)
+#define SC_RESCUE_LINE(place) ((place)&0x7fffu)
+#define SC_RESCUE_LINES(place) ((place) >> 15 & 0x7fffu)
+/* In a place: the daemon's thread leaves the operation to others. */
+#define SC_RESCUE_NOT (1u << 31)
 
 /* A delegated operation. */
 struct sc_rescue_kept {
-	uint32_t place;		 /* SC_RESCUE_PLACE, or SC_RESCUE_NOT */
+	uint32_t place;		 /* SC_RESCUE_PLACE, perhaps with SC_RESCUE_NOT */
 	bool bounced;		 /* put: its payload is in these buffers of ours, else in the record */
 	struct sc_remote remote; /* where it goes */
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
@@ -32,7 +35,8 @@ struct sc_rescue_kept {
 
 /* The delegated puts to one peer that the daemon's thread does if nobody else does; see rescue.c. Private memory. */
 struct sc_rescue {
-	struct sc_list listed;
+	struct sc_list listed;	  /* sc_process.rescues */
+	const uint32_t *looks;	  /* sc_process.rescue_looks */
 	uint64_t opened_by;	  /* sc_host_self() */
 	const struct sc_seg *own; /* our segment */
 	struct sc_seg *seg;	  /* of the peer, */
@@ -66,11 +70,11 @@ struct sc_rescue_payload {
 };
 
 /*
- * Begins to keep the puts to a peer, from our segment `own`. `number`: of the first operation. The caller closes the
- * rescue before it gives `own` or `seg` up. NULL: no memory.
+ * Begins to keep the puts to a peer, from our segment `own`. `number`: of the first operation; `thread`: the daemon's
+ * thread may do them. The caller closes the rescue before it gives `own` or `seg` up. NULL: no memory.
  */
 struct sc_rescue *sc_rescue_open(const struct sc_seg *own, struct sc_seg *seg, uint32_t slot,
-				 uint32_t number);
+				 uint32_t number, bool thread);
 
 /* From now on the daemon's thread does nothing, and the caller owns all. */
 void sc_rescue_quit(struct sc_rescue *rescue);
@@ -82,17 +86,42 @@ void sc_rescue_close(struct sc_rescue *rescue);
 void sc_rescue_wake(void);
 
 /*
- * Keeps the operation of that number, whose record is committed; those before `ended` have ended. `injected`: the
- * application may never call again.
+ * Keeps the operation of that number, whose record is committed at `place`, for a range of the peer's memory. `bufs`: of a
+ * put with its payload in those buffers of ours; else NULL. It copies word by word: the caller has just stored the words.
  */
-void sc_rescue_keep(struct sc_rescue *rescue, uint32_t ended, uint32_t number,
-		    const struct sc_rescue_kept *kept, bool injected);
+static inline void sc_rescue_keep(struct sc_rescue *rescue, uint32_t number, uint32_t place,
+				  const struct sc_remote *remote, const uint16_t *bufs)
+{
+	struct sc_rescue_kept *to = &rescue->kept[number % SC_ABI_DELEGATED];
+
+	/* relaxed: is_ours() may look at an earlier operation of this place, which has ended */
+	sc_store_relaxed_32(&to->place, place);
+	sc_store_relaxed_64(&to->remote.key, remote->key);
+	to->remote.addr = remote->addr;
+	to->remote.len = remote->len;
+	to->bounced = bufs;
+	if (bufs)
+		memcpy(to->bufs, bufs, sizeof(to->bufs));
+}
 
 /*
- * Reads the payload back of a put that is kept, also one that the daemon's thread leaves: `place` is that of its record.
- * The put has not ended: its record and its buffers are in use until then (sc_ring_tx.held).
+ * Shows the operation to the daemon's thread; those before `ended` have ended. `injected`: the application may never call
+ * again.
  */
-void sc_rescue_payload(const struct sc_rescue *rescue, const struct sc_rescue_kept *kept, uint32_t place,
+static inline void sc_rescue_show(struct sc_rescue *rescue, uint32_t ended, uint32_t number, bool injected)
+{
+	sc_store_relaxed_32(&rescue->ended, ended);
+	sc_store_release_32(&rescue->end, number + 1); /* E1, W1 */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (injected && __builtin_expect(!sc_load_relaxed_32(rescue->looks), 0))
+		sc_rescue_wake();
+}
+
+/*
+ * Reads the payload back of a put that is kept, also one that the daemon's thread leaves. The put has not ended: its
+ * record and its buffers are in use until then (sc_ring_tx.held).
+ */
+void sc_rescue_payload(const struct sc_rescue *rescue, const struct sc_rescue_kept *kept,
 		       struct sc_rescue_payload *payload);
 
 /* Tells whether the daemon's thread has withdrawn operations that the endpoint's thread still counts as delegated. */

@@ -70,8 +70,7 @@
 #include "link/peer.h"
 #include "link/record.h"
 #include "link/route.h"
-#include "rma/request.h"
-#include "rma/rmaop.h"
+#include "rma/delegated.h"
 
 /* Bytes that a record itself holds; more go through buffers. Figures: docs/MEASUREMENTS.md. */
 #define PUT_INLINE_MAX SC_ROUTE_RECORD
@@ -85,15 +84,10 @@
 #define PAUSE_MAX 255
 #define ERRNO_MAX 4095
 
-/* Tells whether the daemon's thread never does the operation: a get, or a put with remote data. */
-static bool is_unrescuable(const struct sc_rma_op *op)
+/* Tells whether the daemon's thread never does an operation with these flags: a get, or a put with remote data. */
+static bool is_unrescuable(uint32_t flags)
 {
-	return op->kind == SC_RMA_GET || op->flags & SC_SEND_DATA;
-}
-
-static struct sc_rma_op *oldest(const struct sc_peer *peer)
-{
-	return sc_list_entry(peer->delegate.ops.next, struct sc_rma_op, of_peer);
+	return !(flags & SC_RMA_WRITE) || flags & SC_SEND_DATA;
 }
 
 static void learn(struct sc_peer *peer, bool alone)
@@ -115,45 +109,65 @@ static bool has_buffers(struct sc_peer *peer, size_t size)
 	return sc_record_may_lend(peer, buffers, ep->pool.count / 2);
 }
 
-/*
- * Writes the record, with the bytes of a put, or with the numbers of the buffers that it fills and names in *bufs. The
- * bytes of a get come in its lines, or in buffers of the peer.
- */
-static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines,
-			 uint16_t bufs[SC_ABI_RECORD_BUFS])
+/* A record to be written. */
+struct record {
+	const struct sc_rma *rma;
+	uint32_t size; /* bytes */
+	bool put;
+	/* record_measure(): */
+	bool bounced;
+	uint32_t lines;
+	/* record_write(), of a put that is bounced: */
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+};
+
+static void record_measure(struct record *record)
 {
-	bool put = op->kind == SC_RMA_PUT;
-	struct sc_peer *peer = op->peer;
+	uint32_t first = record->put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST;
+
+	record->bounced = record->size > (record->put ? PUT_INLINE_MAX : GET_INLINE_MAX);
+	record->lines = record->bounced ? 1 : sc_lines_count(first, record->size);
+}
+
+/*
+ * Writes the record, with the bytes of a put, or with the numbers of the buffers that it fills. The bytes of a get come
+ * in its lines, or in buffers of the peer.
+ */
+static inline __attribute__((always_inline)) void record_write(struct sc_peer *peer, struct record *record)
+{
+	const struct sc_rma *rma = record->rma;
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
-	struct sc_abi_delegate *record = (struct sc_abi_delegate *)line->bytes;
-	uint32_t size = (uint32_t)op->size, flags = bounced ? SC_ABI_F_BOUNCED : 0;
+	struct sc_abi_delegate *words = (struct sc_abi_delegate *)line->bytes;
+	uint32_t flags = record->bounced ? SC_ABI_F_BOUNCED : 0;
 	uint8_t flat[PUT_INLINE_MAX];
 	const void *bytes = flat;
 
-	op->at = peer->tx.tail;
-	op->line = (uint32_t)(line - peer->tx.at.lines);
-	record->ended = 0;
-	record->key = op->remote[0].key;
-	record->addr = op->remote[0].addr;
-	if (put) {
-		record->data = op->data;
-		flags |= op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
+	words->ended = 0;
+	words->key = rma->remote[0].key;
+	words->addr = rma->remote[0].addr;
+	if (record->put) {
+		words->data = rma->data;
+		flags |= rma->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
 	}
-	if (put && bounced) {
+	if (record->put && record->bounced) {
+		memset(record->bufs, 0, sizeof(record->bufs));
 		sc_fill_choose(&peer->bounce.fill,
 			       sc_burst_is_stream(&peer->rma.burst) ? SC_FILL_STREAM : SC_FILL_ALONE);
-		sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, 0, size }, bufs);
-		memcpy(record->bufs, bufs, sizeof(record->bufs));
-	} else if (put) {
-		if (op->iov_count == 1)
-			bytes = op->iov[0].iov_base;
+		sc_record_fill(peer, (struct sc_iov_walk){ rma->iov, rma->iov_count, 0, record->size },
+			       record->bufs);
+		memcpy(words->bufs, record->bufs, sizeof(words->bufs));
+	} else if (record->put) {
+		if (rma->iov_count == 1)
+			bytes = rma->iov[0].iov_base;
 		else
-			sc_iov_read(op->iov, op->iov_count, 0, flat, size);
-		sc_lines_write(&peer->tx.at, line, SC_ABI_DELEGATE_PUT_FIRST, bytes, size);
+			sc_iov_read(rma->iov, rma->iov_count, 0, flat, record->size);
+		sc_lines_write(&peer->tx.at, line, SC_ABI_DELEGATE_PUT_FIRST, bytes, record->size);
 	}
 	(void)SC_FAULT("delegate.line");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(put ? SC_ABI_DELEGATE_PUT : SC_ABI_DELEGATE_GET, flags, lines, size),
-		       lines);
+	sc_ring_commit(&peer->tx,
+		       sc_ring_ctl(record->put ? SC_ABI_DELEGATE_PUT : SC_ABI_DELEGATE_GET, flags,
+				   record->lines, record->size),
+		       record->lines);
 }
 
 /*
@@ -162,9 +176,9 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines,
  */
 static void hold(struct sc_peer *peer)
 {
-	bool none = sc_list_empty(&peer->delegate.ops);
+	bool none = peer->delegate.first == peer->delegate.end;
 
-	peer->tx.held = none ? UINT64_MAX : oldest(peer)->at;
+	peer->tx.held = none ? UINT64_MAX : sc_delegated_oldest(peer)->at;
 	if (none)
 		sc_list_remove(&peer->delegate.listed);
 }
@@ -182,18 +196,24 @@ static uint32_t passed(const struct sc_peer *peer, uint32_t number)
 	return count <= 2 * SC_ABI_DELEGATED ? count : 0;
 }
 
-/* 1: the put has ended; 0: not yet; -EPROTO. */
-static int put_ended(const struct sc_peer *peer, int *error)
+/* Ends the puts that the peer has ended, up to the next get. 1: there were some; 0: there were none; -EPROTO. */
+static int collect_puts(struct sc_peer *peer)
 {
+	struct sc_peer_delegate *delegate = &peer->delegate;
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
 	/* O2' acquire: pairs with O2 in sc_taker_report_slow() of taker.c */
-	uint32_t count = passed(peer, sc_load_acquire_32(&consumer->delegated_done));
+	uint32_t done = sc_load_acquire_32(&consumer->delegated_done), count = passed(peer, done);
 
 	if (!count)
 		return 0; /* the last put that the peer has ended is older than this one */
-	/* ordered by O2' */
-	*error = sc_load_relaxed_8(&consumer->delegated_errors[peer->delegate.first % SC_ABI_DELEGATED]);
-	return count <= peer->delegate.ours - peer->delegate.first ? 1 : -EPROTO;
+	if (count > delegate->ours - delegate->first)
+		return -EPROTO;
+	for (; delegate->first != done && !sc_delegated_is_get(peer); delegate->first++)
+		/* relaxed: ordered by O2' */
+		sc_delegated_end(peer,
+				 -sc_load_relaxed_8(
+					 &consumer->delegated_errors[delegate->first % SC_ABI_DELEGATED]));
+	return 1;
 }
 
 /* Returns the lines of the ring; after the end of the link, tx does not name them. */
@@ -235,149 +255,181 @@ static void give_back(struct sc_peer *peer)
 	(void)SC_FAULT("delegate.read");
 }
 
-/* Returns the same as put_ended(). The bytes of a successful get are at their destination. */
-static int get_ended(const struct sc_rma_op *op, int *error)
+/* Ends the oldest operation, a get, if the peer has ended it; its bytes are then at their destination. As collect_puts(). */
+static int collect_get(struct sc_peer *peer)
 {
-	struct sc_abi_line *line = lines_of(op->peer) + op->line;
+	const struct sc_rma_op *op = sc_delegated_oldest(peer)->op;
+	struct sc_abi_line *line = lines_of(peer) + SC_RESCUE_LINE(sc_delegated_kept(peer)->place);
 	/* O3' acquire: pairs with O3 in get_end() of taker.c */
 	uint64_t ended = sc_load_acquire_64(&line->words[0]);
 
 	if (!ended)
 		return 0;
-	if (ended > 1 + ERRNO_MAX)
-		return -EPROTO;
-	*error = (int)ended - 1;
-	if (!*error && get_bytes(op, line))
+	if (ended > 1 + ERRNO_MAX || (ended == 1 && get_bytes(op, line)))
 		return -EPROTO;
 	if (op->size > GET_INLINE_MAX)
-		give_back(op->peer);
-	return 1;
-}
-
-/* Ends the oldest operation if the peer has ended it. Returns 1; 0: not yet; -EPROTO. */
-static int collect_one(struct sc_peer *peer)
-{
-	struct sc_rma_op *op = oldest(peer);
-	int error = 0, ret = op->kind == SC_RMA_PUT ? put_ended(peer, &error) : get_ended(op, &error);
-
-	if (ret <= 0)
-		return ret;
+		give_back(peer);
+	sc_delegated_end(peer, 1 - (int)ended);
 	peer->delegate.first++;
-	op->moved = error ? 0 : op->size;
-	sc_rmaop_end(op, -error);
-	peer->ep->counters.rma_delegated_taken++;
 	return 1;
 }
 
 /* Ends all that the peer has ended. Returns their number; -EPROTO. */
-static int collect(struct sc_peer *peer)
+static int collect_here(struct sc_peer *peer)
 {
-	uint32_t before = peer->delegate.first;
+	uint32_t before = peer->delegate.first, count;
 	int ret = 1;
 
 	while (ret > 0 && peer->delegate.first != peer->delegate.ours)
-		ret = collect_one(peer);
-	if (ret < 0) {
-		sc_peer_quarantine(peer, ret, "it has ended an operation that we have not delegated");
-		return ret;
+		ret = sc_delegated_is_get(peer) ? collect_get(peer) : collect_puts(peer);
+	count = peer->delegate.first - before;
+	peer->ep->counters.rma_delegated_taken += count;
+	return ret < 0 ? ret : (int)count;
+}
+
+/* Does the same for a peer that is not lost. */
+static int collect(struct sc_peer *peer)
+{
+	int ended = collect_here(peer);
+
+	if (ended < 0) {
+		sc_peer_quarantine(peer, ended, "it has ended an operation that we have not delegated");
+		return ended;
 	}
-	if (peer->delegate.first == before)
+	if (!ended)
 		return 0;
 	hold(peer);
 	learn(peer, false);
 	peer->delegate.polls = 0;
-	return (int)(peer->delegate.first - before);
+	return ended;
 }
 
 bool sc_delegate_has_open(struct sc_peer *peer)
 {
-	return collect(peer) >= 0 && !sc_list_empty(&peer->delegate.ops);
+	return collect(peer) >= 0 && sc_delegate_is_busy(peer);
 }
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
-/* Lets the daemon's thread do puts to this peer from now on. NULL: it does none. */
-static struct sc_rescue *rescue_begin(struct sc_peer *peer)
-{
-	struct sc_peer_delegate *delegate = &peer->delegate;
-
-	if (!delegate->rescue && !peer->ep->alone && peer->ep->barrier)
-		delegate->rescue = sc_rescue_open(peer->ep->seg, peer->seg, peer->out_slot, delegate->end);
-	return delegate->rescue;
-}
-
 /* Tells whether the daemon's thread has withdrawn operations, which this thread has not taken over. */
 static bool is_rescued(const struct sc_peer *peer)
 {
-	return peer->delegate.rescue && sc_rescue_has_begun(peer->delegate.rescue);
+	return sc_rescue_has_begun(peer->delegate.rescue);
 }
 
-static uint32_t place_of(const struct sc_rma_op *op)
+/* Tells the daemon's thread of the operation whose record has been written, from line `line` of the ring on. */
+static inline __attribute__((always_inline)) void tell(struct sc_peer *peer, const struct record *record,
+						       uint32_t line)
 {
-	return SC_RESCUE_PLACE(op->line, op->peer->tx.at.count);
+	struct sc_peer_delegate *delegate = &peer->delegate;
+	struct sc_rescue *rescue = delegate->rescue;
+	bool injected = record->put && record->rma->flags & SC_SEND_INJECT;
+	bool unrescuable = is_unrescuable(record->rma->flags);
+
+	sc_rescue_keep(rescue, delegate->end,
+		       SC_RESCUE_PLACE(line, peer->tx.at.count) | (unrescuable ? SC_RESCUE_NOT : 0),
+		       record->rma->remote, record->put && record->bounced ? record->bufs : NULL);
+	if (unrescuable)
+		delegate->unrescuable = delegate->end + 1;
+	else
+		delegate->rescuable = delegate->end + 1;
+	if (!injected)
+		delegate->awaited = delegate->end + 1;
+	sc_rescue_show(rescue, delegate->first, delegate->end, injected && !unrescuable);
 }
 
-/* `bufs`: of a put with bounce buffers, else NULL. */
-static void keep(const struct sc_rma_op *op, const uint16_t *bufs)
+/* Writes the record, which has its space, and keeps the operation; `op`: see struct sc_delegated. */
+static inline __attribute__((always_inline)) void post_record(struct sc_peer *peer, struct record *record,
+							      struct sc_rma_op *op)
 {
-	struct sc_peer *peer = op->peer;
-	bool unrescuable = is_unrescuable(op);
-	struct sc_rescue_kept kept;
+	uint32_t line = (uint32_t)(sc_ring_reserve(&peer->tx) - peer->tx.at.lines);
+	struct sc_peer_delegate *delegate = &peer->delegate;
+	bool first = !sc_delegate_is_busy(peer);
 
-	*(unrescuable ? &peer->delegate.unrescuable : &peer->delegate.rescuable) = peer->delegate.end + 1;
-	if (!(op->flags & SC_SEND_INJECT))
-		peer->delegate.awaited = peer->delegate.end + 1;
-	if (!peer->delegate.rescue)
-		return;
-	kept.place = unrescuable ? SC_RESCUE_NOT : place_of(op);
-	kept.bounced = bufs;
-	kept.remote = op->remote[0];
-	if (bufs)
-		memcpy(kept.bufs, bufs, sizeof(kept.bufs));
-	sc_rescue_keep(peer->delegate.rescue, peer->delegate.first, peer->delegate.end, &kept,
-		       op->flags & SC_SEND_INJECT && !unrescuable);
+	sc_delegated_keep(peer, record->rma, op);
+	record_write(peer, record);
+	tell(peer, record, line);
+	delegate->ours = ++delegate->end;
+	peer->rma.pending++;
+	peer->ep->counters.rma_delegated++;
+	if (first) {
+		sc_ep_begin(peer->ep, SC_WORK_DELEGATED, &delegate->listed);
+		delegate->polls = 0;
+		hold(peer);
+	} else if (!record->bounced) {
+		/* others are open, so more are likely to follow: as send_two_lines() of tx.c */
+		sc_ring_fetch_to_write(&peer->tx, 3 * record->lines, record->lines);
+	}
+}
+
+/* Tells whether there is space for the record and its buffers. False: not now, or the peer has been given up. */
+static bool has_space(struct sc_peer *peer, const struct record *record)
+{
+	return (peer->delegate.end - peer->delegate.first != SC_ABI_DELEGATED || collect(peer) > 0) &&
+	       !sc_record_room(peer, record->lines) &&
+	       (!record->put || !record->bounced || has_buffers(peer, record->size)) &&
+	       !sc_ring_overflows(&peer->tx); /* the search for space may overflow it */
 }
 
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
-	bool put = rma->flags & SC_RMA_WRITE, first = sc_list_empty(&peer->delegate.ops);
-	bool bounced = size > (put ? PUT_INLINE_MAX : GET_INLINE_MAX);
-	uint32_t place = put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST;
-	uint32_t lines = bounced ? 1 : sc_lines_count(place, (uint32_t)size);
-	uint16_t bufs[SC_ABI_RECORD_BUFS] = { 0 };
-	struct sc_rma_op *op;
+	struct sc_rma_op *op = NULL;
+	struct record record;
 
+	record.rma = rma;
+	record.size = (uint32_t)size;
+	record.put = rma->flags & SC_RMA_WRITE;
 	if (peer->delegate.pause) {
 		peer->delegate.pause--;
 		return 1;
 	}
-	if ((!rescue_begin(peer) && rma->flags & SC_SEND_INJECT) || is_rescued(peer))
+	if (!sc_delegated_begin(peer) || is_rescued(peer))
 		return 1;
-	if (peer->delegate.end - peer->delegate.first == SC_ABI_DELEGATED || sc_record_room(peer, lines) ||
-	    (put && bounced && !has_buffers(peer, size)) || sc_ring_overflows(&peer->tx)) {
+	record_measure(&record);
+	if (!has_space(peer, &record)) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* the search for space has shown that it is lost */
-		return first ? 1 : -EAGAIN;
+		return sc_delegate_is_busy(peer) ? -EAGAIN : 1;
 	}
-	op = sc_rmaop_get(peer, put ? SC_RMA_PUT : SC_RMA_GET, rma);
-	if (!op)
-		return -EAGAIN;
-	record_write(op, bounced, lines, bufs);
-	keep(op, put && bounced ? bufs : NULL);
-	peer->delegate.ours = ++peer->delegate.end;
-	peer->rma.pending++;
-	peer->ep->counters.rma_delegated++;
-	/* others are open, so more are likely to follow: as send_two_lines() of tx.c */
-	if (!first && !bounced)
-		sc_ring_fetch_to_write(&peer->tx, 3 * lines, lines);
-	if (first) {
-		sc_ep_begin(peer->ep, SC_WORK_DELEGATED, &peer->delegate.listed);
-		peer->delegate.polls = 0;
+	if (sc_delegated_needs_op(rma)) {
+		op = sc_rmaop_get(peer, record.put ? SC_RMA_PUT : SC_RMA_GET, rma);
+		if (!op)
+			return -EAGAIN;
 	}
-	sc_list_append(&peer->delegate.ops, &op->of_peer);
-	if (first)
-		hold(peer);
+	post_record(peer, &record, op);
 	return 0;
+}
+
+/* Tells whether a put may be injected, as sc_delegate_may_inject(), for a peer with which `injects` is set. */
+static inline bool may_inject(const struct sc_peer *peer, const struct sc_rma *rma)
+{
+	const struct sc_peer_delegate *delegate = &peer->delegate;
+
+	if (rma->flags & SC_SEND_DATA)
+		return !sc_delegate_is_open(peer, delegate->rescuable);
+	return !sc_delegate_is_open(peer, delegate->unrescuable) && sc_peer_shows_life(peer);
+}
+
+bool sc_delegate_short(struct sc_peer *peer, const struct sc_rma *rma)
+{
+	const struct sc_peer_delegate *delegate = &peer->delegate;
+	struct record record;
+
+	record.rma = rma;
+	record.size = (uint32_t)rma->remote[0].len;
+	record.put = true;
+	record.bounced = false;
+	record.lines = sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, record.size);
+	/* a ring that has overflowed shows no room */
+	if (!delegate->plain || delegate->pause || is_rescued(peer) || delegate->ours != delegate->end ||
+	    delegate->end - delegate->first == SC_ABI_DELEGATED ||
+	    peer->rma.pending != delegate->end - delegate->first || peer->order.fence ||
+	    peer->can_read != SC_REACH_YES || !sc_ring_has_room(&peer->tx, record.lines))
+		return false;
+	if (rma->flags & SC_SEND_INJECT && !(delegate->injects && may_inject(peer, rma)))
+		return false;
+	post_record(peer, &record, NULL);
+	return true;
 }
 
 /* ---- withdraw -------------------------------------------------------------------------------- */
@@ -448,13 +500,12 @@ static int withdraw_here(struct sc_peer *peer)
 static int withdraw(struct sc_peer *peer)
 {
 	struct sc_rescue *rescue = peer->delegate.rescue;
-	int ret = rescue ? sc_rescue_take(rescue) : 0;
+	int ret = sc_rescue_take(rescue);
 
 	if (ret < 0)
 		return ret;
 	ret = ret ? take_over(peer) : withdraw_here(peer);
-	if (rescue)
-		sc_rescue_release(rescue);
+	sc_rescue_release(rescue);
 	return ret;
 }
 
@@ -469,44 +520,28 @@ static void pass_done(struct sc_peer *peer)
 static void end_rescued(struct sc_peer *peer)
 {
 	int error = peer->delegate.rescue->errors[peer->delegate.first % SC_ABI_DELEGATED];
-	struct sc_rma_op *op = oldest(peer);
 
 	peer->delegate.rescued--;
-	op->moved = error ? 0 : op->size;
 	peer->ep->counters.rma_rescued++;
-	sc_rmaop_end(op, -error);
-}
-
-/*
- * Reads the payload of a withdrawn operation back if it was injected: the application may have changed its buffer since.
- * -ENOMEM.
- */
-static int payload_own(struct sc_rma_op *op)
-{
-	const struct sc_rescue *rescue = op->peer->delegate.rescue;
-	struct sc_rescue_payload payload;
-
-	if (op->kind != SC_RMA_PUT || !(op->flags & SC_SEND_INJECT) || !op->size || op->copy)
-		return 0;
-	sc_rescue_payload(rescue, &rescue->kept[op->peer->delegate.first % SC_ABI_DELEGATED], place_of(op),
-			  &payload);
-	return sc_rmaop_own(op, payload.iov, payload.count);
+	sc_delegated_end(peer, -error);
+	pass_done(peer);
 }
 
 /* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now. */
 static int do_directly(struct sc_peer *peer)
 {
-	struct sc_rma_op *op = oldest(peer);
-	int ret = 0;
+	struct sc_rma_op *op;
+	int ret;
 
 	if (peer->delegate.rescued) {
 		end_rescued(peer);
 	} else {
-		ret = payload_own(op) ? -EAGAIN : sc_direct_do(op);
+		op = sc_delegated_op(peer);
+		ret = op ? sc_direct_do(op) : -EAGAIN;
+		if (ret)
+			return ret;
+		pass_done(peer);
 	}
-	if (ret)
-		return ret;
-	pass_done(peer);
 	hold(peer);
 	return 0;
 }
@@ -519,7 +554,7 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 		ret = withdraw(peer);
 	if (!ret)
 		ret = collect(peer);
-	while (ret >= 0 && !sc_list_empty(&peer->delegate.ops)) {
+	while (ret >= 0 && sc_delegate_is_busy(peer)) {
 		if (peer->delegate.first != peer->delegate.ours)
 			return -EAGAIN; /* the peer has taken some */
 		ret = do_directly(peer);
@@ -531,21 +566,22 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 	return ret < 0 ? ret : 0;
 }
 
-void sc_delegate_end_peer(struct sc_peer *peer)
+void sc_delegate_end_peer(struct sc_peer *peer, int error)
 {
-	if (sc_list_empty(&peer->delegate.ops))
-		return; /* there are none, or an earlier poll has ended them */
+	struct sc_peer_delegate *delegate = &peer->delegate;
+
 	/* a peer that has broken the rules is not believed */
-	if (peer->error != -ECONNRESET || !peer->seg)
-		return;
-	if (peer->delegate.ours == peer->delegate.end && is_rescued(peer))
-		(void)withdraw(peer);
-	while (peer->delegate.first != peer->delegate.ours && collect_one(peer) > 0)
-		;
-	while (peer->delegate.first == peer->delegate.ours && peer->delegate.rescued) {
-		end_rescued(peer);
-		pass_done(peer);
+	if (sc_delegate_is_busy(peer) && peer->error == -ECONNRESET && peer->seg) {
+		if (delegate->ours == delegate->end && is_rescued(peer))
+			(void)withdraw(peer);
+		(void)collect_here(peer);
+		while (delegate->first == delegate->ours && delegate->rescued)
+			end_rescued(peer);
 	}
+	for (; sc_delegate_is_busy(peer); delegate->first++)
+		sc_delegated_end(peer, error);
+	delegate->ours = delegate->end;
+	sc_list_remove(&delegate->listed);
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -570,7 +606,7 @@ static int peer_progress(struct sc_peer *peer)
 		return 0;
 	if (collect(peer) < 0)
 		return 1;
-	if (!sc_list_empty(&peer->delegate.ops) && peer->delegate.ours == peer->delegate.end &&
+	if (sc_delegate_is_busy(peer) && peer->delegate.ours == peer->delegate.end &&
 	    peer->delegate.polls < WITHDRAW_POLLS * (peer->delegate.end - peer->delegate.first) &&
 	    !is_rescued(peer)) {
 		peer->delegate.polls++;
@@ -599,8 +635,7 @@ void sc_delegate_fini(struct sc_ep *ep)
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, delegate.listed);
 
-		if (peer->delegate.rescue)
-			sc_rescue_quit(peer->delegate.rescue);
+		sc_rescue_quit(peer->delegate.rescue);
 		if (peer->link == SC_LINK_UP)
 			(void)sc_delegate_settle_slow(peer);
 	}

@@ -3,6 +3,7 @@
 #define SC_DELEGATE_H
 
 #include "link/peer.h"
+#include "link/route.h"
 
 /*
  * Tells whether an operation of `size` bytes may be delegated to the peer: the peer has polled, and a record holds the
@@ -48,6 +49,12 @@ static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool data)
 	       !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);
 }
 
+/* Tells whether a delegated operation has not ended, as far as is known. */
+static inline bool sc_delegate_is_busy(const struct sc_peer *peer)
+{
+	return peer->delegate.first != peer->delegate.end;
+}
+
 /* Collects delegated operations that have ended. Tells whether others are open; false also if the peer is given up. */
 bool sc_delegate_has_open(struct sc_peer *peer);
 
@@ -57,6 +64,20 @@ bool sc_delegate_has_open(struct sc_peer *peer);
  */
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
 
+/* Tells whether an operation is a put from one piece, with its payload in its record, without a fence. */
+static inline bool sc_delegate_is_short(const struct sc_rma *rma)
+{
+	return rma->iov_count == 1 && rma->remote_count == 1 &&
+	       rma->remote[0].len == rma->iov[0].iov_len && rma->remote[0].len <= SC_ROUTE_RECORD &&
+	       (rma->flags & (SC_RMA_WRITE | SC_SEND_FENCE)) == SC_RMA_WRITE;
+}
+
+/*
+ * Delegates such a put to a peer that is connected, if that is simple; sc_route() would delegate it, too. False: nothing
+ * is done.
+ */
+bool sc_delegate_short(struct sc_peer *peer, const struct sc_rma *rma);
+
 int sc_delegate_settle_slow(struct sc_peer *peer);
 
 /*
@@ -65,14 +86,14 @@ int sc_delegate_settle_slow(struct sc_peer *peer);
  */
 static inline int sc_delegate_settle(struct sc_peer *peer)
 {
-	return __builtin_expect(sc_list_empty(&peer->delegate.ops), 1) ? 0 : sc_delegate_settle_slow(peer);
+	return __builtin_expect(!sc_delegate_is_busy(peer), 1) ? 0 : sc_delegate_settle_slow(peer);
 }
 
 /* Collects operations that have ended, and withdraws those that have waited too long. Returns the number of steps. */
 int sc_delegate_progress(struct sc_ep *ep);
 
-/* Ends the operations that a lost peer had ended before; its segment is still attached. */
-void sc_delegate_end_peer(struct sc_peer *peer);
+/* Ends operations with a lost peer, with `error` (negative errno) if the peer had not ended them; it is still attached. */
+void sc_delegate_end_peer(struct sc_peer *peer, int error);
 
 /* The endpoint closes: does operations that are not taken, if there is memory. Called before anything else of it ends. */
 void sc_delegate_fini(struct sc_ep *ep);

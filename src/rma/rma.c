@@ -37,6 +37,7 @@
 #include "proc/calibration.h"
 #include "rma/assist.h"
 #include "rma/delegate.h"
+#include "rma/delegated.h"
 #include "rma/direct.h"
 #include "rma/request.h"
 #include "rma/rmaop.h"
@@ -82,7 +83,7 @@ static uint32_t facts_of_large(struct sc_peer *peer, const struct sc_rma *rma, s
 				    : 0;
 	if (size >= peer->ep->config.share_min)
 		facts |= SC_FACT_COPIES;
-	if (!sc_list_empty(&peer->delegate.ops) && sc_delegate_has_open(peer))
+	if (sc_delegate_is_busy(peer) && sc_delegate_has_open(peer))
 		facts |= SC_FACT_DELEGATED;
 	return facts;
 }
@@ -172,7 +173,7 @@ static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 		*not |= SC_FACT_COPIES;
 		return peer->link == SC_LINK_DOWN ? peer->error : 1;
 	}
-	if (!peer->rma.pending || (sc_list_empty(&peer->delegate.ops) &&
+	if (!peer->rma.pending || (!sc_delegate_is_busy(peer) &&
 				   (way == SC_WAY_COOPERATIVE || sc_list_empty(&peer->assist.ops)) &&
 				   (way == SC_WAY_CMA_LATER || sc_list_empty(&peer->batch.ops))))
 		return 0;
@@ -252,7 +253,28 @@ static inline int posted(struct sc_peer *peer, int ret)
 	return 0;
 }
 
-int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
+/* Counts an operation in the burst. True: it is one of a stream. */
+static inline bool count_burst(struct sc_peer *peer)
+{
+	if (peer->rma.burst.poll != peer->ep->polls)
+		peer->rma.streamed = sc_burst_is_stream(&peer->rma.burst);
+	return __builtin_expect(sc_burst_add(&peer->rma.burst, peer->ep) >= SC_BURST_STREAM_MIN, 0);
+}
+
+/* Posts most puts of a few bytes, after fewer checks than the others need. False: nothing is done. */
+static inline bool post_short(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
+{
+	if (!sc_delegate_is_short(rma) || peer->link != SC_LINK_UP || sc_peer_has_closed(peer) ||
+	    (!(rma->flags & SC_SILENT) && ep->tx_cq && sc_comp_ring_is_full(ep->tx_cq)) ||
+	    !sc_delegate_short(peer, rma))
+		return false;
+	(void)count_burst(peer);
+	ep->counters.rma_ops++;
+	return true;
+}
+
+static __attribute__((noinline)) int post_any(struct sc_ep *ep, struct sc_peer *peer,
+					      const struct sc_rma *rma)
 {
 	enum sc_route_op op = rma->flags & SC_RMA_WRITE ? SC_ROUTE_PUT : SC_ROUTE_GET;
 	bool injects = op == SC_ROUTE_PUT && rma->flags & SC_SEND_INJECT;
@@ -271,13 +293,11 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	if (ret)
 		return ret;
 	facts = (rma->remote_count == 1 ? SC_FACT_ONE_RANGE : 0) | (injects ? SC_FACT_INJECTED : 0);
+	if (count_burst(peer))
+		facts |= SC_FACT_STREAM;
 	/* behind a delegated operation others are delegated, too: so the first large ones of a likely stream are not */
-	if (peer->rma.burst.poll != ep->polls)
-		peer->rma.streamed = sc_burst_is_stream(&peer->rma.burst);
 	if (__builtin_expect(peer->rma.streamed, 0))
 		facts |= SC_FACT_LIKELY;
-	if (__builtin_expect(sc_burst_add(&peer->rma.burst, ep) >= SC_BURST_STREAM_MIN, 0))
-		facts |= SC_FACT_STREAM;
 	facts_all = facts_of(peer, rma, size, facts, &costs);
 	/* the shape matters only for an operation that is large, or may not be delegated */
 	if (__builtin_expect(size > SC_ROUTE_SMALL || (facts_all & DELEGATES) != DELEGATES, 0))
@@ -287,6 +307,11 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	if (ret > 0)
 		ret = post_other(peer, rma, size, facts, way);
 	return posted(peer, ret);
+}
+
+int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
+{
+	return __builtin_expect(post_short(ep, peer, rma), 1) ? 0 : post_any(ep, peer, rma);
 }
 
 static bool is_whole(const struct sc_atomic *atomic, size_t element)
@@ -413,7 +438,7 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	ret = prepare(ep, peer, atomic->flags);
 	if (!ret)
 		ret = settle(peer, SC_WAY_TARGET);
-	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->delegate.ops))
+	if (!ret && ep->order & SC_ORDER_MEMORY && sc_delegate_is_busy(peer))
 		ret = -EAGAIN; /* the peer takes them soon, or they are withdrawn */
 	if (!ret) {
 		one = sc_request_is_one(peer, atomic, size);
@@ -437,9 +462,7 @@ bool sc_rma_end_peer(struct sc_peer *peer, int error)
 
 	if (peer->rma.gets && sc_peer_writes(peer))
 		return false;
-	sc_delegate_end_peer(peer);
-	end_list(&peer->delegate.ops, error);
-	sc_list_remove(&peer->delegate.listed);
+	sc_delegate_end_peer(peer, error);
 	end_list(&peer->batch.ops, error);
 	sc_list_remove(&peer->batch.listed);
 	peer->batch.count = 0;
@@ -462,7 +485,7 @@ void sc_rma_fini(struct sc_ep *ep)
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-		forget(&peer->delegate.ops);
+		sc_delegated_free(peer);
 		forget(&peer->batch.ops);
 		forget(&peer->assist.ops);
 		forget(&peer->rma.queued);

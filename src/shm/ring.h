@@ -328,8 +328,8 @@ static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead
 }
 
 /*
- * The reader has released an inline record of `lines`. In a stream of such records more lines are written than have
- * come to this cache, and the reader would wait for each. So it fetches as many lines further on. For longer records,
+ * The reader has released a record of `lines` with its payload. In a stream of such records more lines are written than
+ * have come to this cache, and the reader would wait for each. So it fetches as many lines further on. For longer records,
  * and those that name buffers, this would only take lines from the writer (docs/MEASUREMENTS.md, "Lines fetched by the
  * reader"). There is no loop, because compilers remove a loop that only prefetches.
  */

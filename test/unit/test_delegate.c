@@ -116,6 +116,114 @@ static struct sc_abi_consumer *consumer(void)
 	return &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->consumer;
 }
 
+/* ---- short puts ------------------------------------------------------------------------------ */
+
+/* One that is posted as most short puts are. False: it must be posted as any other operation. */
+static bool put_short(uint32_t flags)
+{
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote = at(0, 8);
+	const struct sc_rma rma = { .iov = &iov,
+				    .iov_count = 1,
+				    .remote = &remote,
+				    .remote_count = 1,
+				    .flags = flags | SC_RMA_WRITE };
+	uint32_t pending = pair[0].peer->rma.pending;
+	bool done;
+
+	assert_true(sc_delegate_is_short(&rma));
+	done = sc_delegate_short(pair[0].peer, &rma);
+	assert_int_equal(pair[0].peer->rma.pending, pending + done);
+	return done;
+}
+
+/* Each reason for the other way, alone. */
+static void test_short_guards(void **state)
+{
+	struct sc_peer_delegate *delegate;
+	struct sc_peer *peer;
+	uint64_t limit;
+
+	OPEN();
+	peer = pair[0].peer;
+	delegate = &peer->delegate;
+	assert_false(put_short(0)); /* nothing has been delegated yet */
+	offer(from, 0, 8, 0);
+	assert_true(put_short(0));
+#define REFUSED(word, value)                                                                              \
+	do {                                                                                              \
+		__typeof__(word) before = (word);                                                         \
+		(word) = (value);                                                                         \
+		assert_false(put_short(0));                                                               \
+		(word) = before;                                                                          \
+	} while (0)
+	REFUSED(delegate->plain, false);
+	REFUSED(delegate->pause, 1);
+	REFUSED(delegate->rescue->keeper, SC_RESCUE_RESTS);
+	REFUSED(delegate->ours, delegate->end - 1);
+	REFUSED(peer->rma.pending, peer->rma.pending + 1);
+	REFUSED(peer->order.fence, 1);
+	REFUSED(peer->can_read, SC_REACH_NO);
+	limit = peer->tx.limit;
+	REFUSED(peer->tx.limit, peer->tx.tail);
+	assert_int_equal(peer->tx.limit, limit);
+	assert_false(put_short(SC_SEND_INJECT | SC_SILENT)); /* this peer's application counts */
+	while (delegate->end - delegate->first < SC_ABI_DELEGATED)
+		assert_true(put_short(SC_SILENT));
+	assert_false(put_short(SC_SILENT));
+#undef REFUSED
+	owner_polls();
+	we_poll();
+	expect_done(2);
+	rma_close();
+}
+
+/* An order that binds puts to earlier operations, or their completions. */
+static void test_short_in_order(void **state)
+{
+	static const struct {
+		uint32_t order;
+		bool plain;
+	} orders[] = { { 0, true },
+		       { SC_ORDER_SEND, true },
+		       { SC_ORDER_MEMORY, false },
+		       { SC_ORDER_AFTER_SEND, false },
+		       { SC_ORDER_COMPLETE, false } };
+
+	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+		OPEN();
+		pair[0].ep->order = orders[i].order;
+		offer(from, 0, 8, 0);
+		assert_int_equal(pair[0].peer->delegate.plain, orders[i].plain);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+		rma_close();
+	}
+}
+
+/* A full queue, and a peer that has closed, refuse a short put as any other. */
+static void test_short_refused(void **state)
+{
+	struct sc_remote remote;
+	struct iovec iov = { from, 8 };
+	__typeof__(pair[0].tx.head) head;
+
+	OPEN();
+	remote = at(0, 8);
+	offer(from, 0, 8, 0);
+	owner_polls();
+	we_poll();
+	expect_done(1);
+	head = pair[0].tx.head;
+	pair[0].tx.head = pair[0].tx.tail - pair[0].tx.limit; /* the queue is full */
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), -EAGAIN);
+	pair[0].tx.head = head;
+	end_close(&pair[1]);
+	assert_int_not_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	rma_close();
+}
+
 /* ---- one or the other ------------------------------------------------------------------------ */
 
 static const size_t sizes[] = { 0,   1,	  8,	31,   32,   33,	   88,	  255,
@@ -1438,7 +1546,7 @@ static void test_without_thread(void **state)
 		pair[0].ep->alone = which % 2;
 		pair[0].ep->barrier = pair[0].ep->barrier && pair[0].ep->alone;
 		offer(from, 0, 8, 0);
-		assert_null(pair[0].peer->delegate.rescue);
+		assert_true(sc_list_empty(&pair[0].peer->delegate.rescue->listed));
 		if (which < 2) {
 			we_poll();
 			assert_memory_equal(space, from, 8);
@@ -1829,6 +1937,9 @@ static void test_ended_by_several_polls(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_short_guards),
+		cmocka_unit_test(test_short_in_order),
+		cmocka_unit_test(test_short_refused),
 		cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_without_thread),
 		cmocka_unit_test(test_mad_end),

@@ -388,7 +388,6 @@ static void test_under_way(void **state)
 			&peer->rma.listed,
 			&peer->batch.ops,
 			&peer->batch.listed,
-			&peer->delegate.ops,
 			&peer->delegate.listed,
 			&peer->assist.ops,
 			&peer->assist.listed,

@@ -19,6 +19,7 @@
 #include "proc/process.h"
 #include "proc/rescue.h"
 #include "rma/delegate.h"
+#include "rma/delegated.h"
 #include "rma_pair.h"
 
 static const struct route direct = { "copied by CMA", false, WAY_CMA };
@@ -36,8 +37,7 @@ static const struct route direct = { "copied by CMA", false, WAY_CMA };
 			skip();                                                                           \
 		while (!sc_peer_shows_life(pair[0].peer)) /* the thread starts */                         \
 			sched_yield();                                                                    \
-		pair[0].peer->delegate.rescue =                                                           \
-			sc_rescue_open(pair[0].ep->seg, pair[0].peer->seg, pair[0].peer->out_slot, 0);    \
+		assert_true(sc_delegated_begin_slow(pair[0].peer));                                       \
 	} while (0)
 
 static const struct sc_counters *counters(void)
@@ -313,7 +313,7 @@ static void test_mixed(void **state)
 		case 1:
 			do
 				memcpy(&seen, space, 8);
-			while (seen != last && !sc_list_empty(&pair[0].peer->delegate.ops) &&
+			while (seen != last && sc_delegate_is_busy(pair[0].peer) &&
 			       (sc_ep_poll(pair[0].ep) || true));
 			break;
 		default:
@@ -645,6 +645,7 @@ static void test_alone(void **state)
 	uint32_t *life;
 
 	OPEN();
+	pair[0].peer->delegate.injects = false; /* as if it had been so from the beginning */
 	pair[0].ep->alone = true;
 	put(from, at(0, 8), SC_SEND_INJECT);
 	assert_memory_equal(space, from, 8);
@@ -652,7 +653,7 @@ static void test_alone(void **state)
 	pair[0].ep->barrier = false;
 	put(from + 8, at(8, 8), SC_SEND_INJECT);
 	assert_memory_equal(space, from, 16);
-	pair[0].ep->barrier = true;
+	pair[0].ep->barrier = pair[0].peer->delegate.injects = true;
 	life = &sc_seg_presence(pair[0].peer->seg)->life;
 	hold();
 	sc_store_relaxed_32(life, 0);
