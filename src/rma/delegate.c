@@ -84,10 +84,13 @@
 #define PAUSE_MAX 255
 #define ERRNO_MAX 4095
 
-/* Tells whether the daemon's thread never does an operation with these flags: a get, or a put with remote data. */
-static bool is_unrescuable(uint32_t flags)
+/*
+ * Tells whether the daemon's thread never does an operation with these flags: a get, or a put of which the target's
+ * application hears.
+ */
+static inline bool is_unrescuable(const struct sc_peer *peer, uint32_t flags)
 {
-	return !(flags & SC_RMA_WRITE) || flags & SC_SEND_DATA;
+	return !(flags & SC_RMA_WRITE) || flags & SC_SEND_DATA || !peer->delegate.injects;
 }
 
 static void learn(struct sc_peer *peer, bool alone)
@@ -324,7 +327,7 @@ static inline __attribute__((always_inline)) void tell(struct sc_peer *peer, con
 	struct sc_peer_delegate *delegate = &peer->delegate;
 	struct sc_rescue *rescue = delegate->rescue;
 	bool injected = record->put && record->rma->flags & SC_SEND_INJECT;
-	bool unrescuable = is_unrescuable(record->rma->flags);
+	bool unrescuable = is_unrescuable(peer, record->rma->flags);
 
 	sc_rescue_keep(rescue, delegate->end,
 		       SC_RESCUE_PLACE(line, peer->tx.at.count) | (unrescuable ? SC_RESCUE_NOT : 0),

@@ -25,12 +25,12 @@
 static const struct route direct = { "copied by CMA", false, WAY_CMA };
 
 /* Each test needs a peer whose memory can be written from here, and the thread that does it. */
-#define OPEN()                                                                                            \
+#define OPEN_COUNTING(counts)                                                                             \
 	do {                                                                                              \
 		(void)state;                                                                              \
 		if (!cma_allowed())                                                                       \
 			skip();                                                                           \
-		uncounted = true;                                                                         \
+		uncounted = !(counts);                                                                    \
 		rma_open(&direct);                                                                        \
 		memset(space, 0xa5, SPACE);                                                               \
 		if (pair[0].ep->alone || !pair[0].ep->barrier)                                            \
@@ -39,6 +39,8 @@ static const struct route direct = { "copied by CMA", false, WAY_CMA };
 			sched_yield();                                                                    \
 		assert_true(sc_delegated_begin_slow(pair[0].peer));                                       \
 	} while (0)
+
+#define OPEN() OPEN_COUNTING(false)
 
 static const struct sc_counters *counters(void)
 {
@@ -639,6 +641,28 @@ static void test_counted(void **state)
 	rma_close();
 }
 
+/*
+ * The endpoint of the target counts. No put is injected into its ring, but the thread looks at others that are posted,
+ * because puts to another peer have woken it. The target has to hear of them.
+ */
+static void test_counting_endpoint(void **state)
+{
+	OPEN_COUNTING(true);
+	hold();
+	put(from, at(0, 8), 0);
+	assert_int_equal(counters()->rma_delegated, 1);
+	for (int i = 0; i < 5; i++)
+		sc_rescue_look_locked();
+	release();
+	assert_true(is_untouched(0, 0));
+	owner_polls();
+	assert_memory_equal(space, from, 8);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 1);
+	expect_done(1);
+	expect_idle();
+	rma_close();
+}
+
 /* Without the thread on either side an injected put is done in the call. */
 static void test_alone(void **state)
 {
@@ -848,6 +872,7 @@ int main(void)
 		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_data_waits),
 		cmocka_unit_test(test_counted),
+		cmocka_unit_test(test_counting_endpoint),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_mad_claim),
 		cmocka_unit_test(test_mad_end),
