@@ -2,7 +2,8 @@
 /*
  * rma.c: posts one-sided operations. sc_route() decides the way of each, by the facts that this file collects:
  *
- *   delegated     the peer does it if it polls soon, unless this process withdraws it (delegate.c, rescue.c)
+ *   delegated     the peer does it if it polls soon, unless this process withdraws it (delegate.c, rescue.c); short puts
+ *                 go this way without sc_route() if they can
  *   cooperative   both copy, if the peer polls (assist.c)
  *   CMA           this process copies, at once or together with others (direct.c)
  *   target        the peer does it, and answers (request.c, target.c); all atomics. One that brings nothing back is over
@@ -261,7 +262,10 @@ static inline bool count_burst(struct sc_peer *peer)
 	return __builtin_expect(sc_burst_add(&peer->rma.burst, peer->ep) >= SC_BURST_STREAM_MIN, 0);
 }
 
-/* Posts most puts of a few bytes, after fewer checks than the others need. False: nothing is done. */
+/*
+ * Posts most puts of a few bytes, after fewer checks than the others need: sc_route() delegates each of them. False:
+ * nothing is done.
+ */
 static inline bool post_short(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
 {
 	if (!sc_delegate_is_short(rma) || peer->link != SC_LINK_UP || sc_peer_has_closed(peer) ||

@@ -207,6 +207,22 @@ static void test_message_costs(void **state)
 	CHECK(rows);
 }
 
+/* A put that fits its record is delegated whatever else is known: sc_delegate_short() does not ask. */
+static void test_short_puts(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 8, SC_ROUTE_RECORD };
+	static const struct sc_route_costs costs[] = { { 0, 0 }, { 1, UINT32_MAX }, { UINT32_MAX, 1 } };
+	const uint32_t all = SC_FACT_DIRECT | SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE;
+
+	(void)state;
+	for (uint32_t facts = 0; facts <= SC_FACT_KEPT * 2 - 1; facts++)
+		for (size_t i = 0; (facts & all) == all && i < 12; i++)
+			if (!(facts & SC_FACT_INJECTED) || facts & SC_FACT_KEPT)
+				assert_int_equal(
+					sc_route(SC_ROUTE_PUT, sizes[i % 4], facts, &costs[i / 4]),
+					SC_WAY_DELEGATED);
+}
+
 static void test_together(void **state)
 {
 	(void)state;
@@ -225,7 +241,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_thresholds),    cmocka_unit_test(test_facts),
 		cmocka_unit_test(test_costs),	      cmocka_unit_test(test_messages),
-		cmocka_unit_test(test_message_costs), cmocka_unit_test(test_together),
+		cmocka_unit_test(test_message_costs), cmocka_unit_test(test_short_puts),
+		cmocka_unit_test(test_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
