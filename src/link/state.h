@@ -181,10 +181,10 @@ struct sc_peer_batch {
  * peer's memory that it is for is in the rescue.
  */
 struct sc_delegated {
-	struct sc_rma_op
-		*op; /* of a get, or of a put of several pieces; NULL: `flags` and what follows tell all */
 	uint64_t at; /* lines of the ring before its record */
 	uint32_t flags, cq_flags;
+	struct sc_rma_op *op; /* of a get, or of a put from several pieces */
+	/* if there is none: */
 	const void *buf; /* the payload, unless it was injected */
 	void *context;
 	struct sc_cntr *cntr;
@@ -194,8 +194,7 @@ struct sc_delegated {
 
 /* delegate.c: our one-sided operations that the peer may do. */
 struct sc_peer_delegate {
-	struct sc_delegated
-		*open; /* SC_ABI_DELEGATED of them, by number; NULL: nothing has been delegated yet */
+	struct sc_delegated *open; /* SC_ABI_DELEGATED of them, by number; NULL: nothing delegated yet */
 	struct sc_list listed; /* SC_WORK_DELEGATED: some are open */
 	bool plain;	       /* `open` is there, and no order binds puts to this peer; */
 	bool injects;	       /* and injected ones may be delegated to it */

@@ -20,7 +20,7 @@ static inline bool sc_delegated_needs_op(const struct sc_rma *rma)
 	return !(rma->flags & SC_RMA_WRITE) || rma->iov_count != 1;
 }
 
-/* Keeps what ends the operation of the next record, as number `end`. `op`: NULL, unless it needs one. */
+/* Keeps what ends the operation of the next record, as number `end`. `op` NULL: it needs none. */
 static inline __attribute__((always_inline)) void
 sc_delegated_keep(struct sc_peer *peer, const struct sc_rma *rma, struct sc_rma_op *op)
 {
