@@ -403,16 +403,6 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	return 0;
 }
 
-/* Tells whether a put may be injected, as sc_delegate_may_inject(), for a peer with which `injects` is set. */
-static inline bool may_inject(const struct sc_peer *peer, const struct sc_rma *rma)
-{
-	const struct sc_peer_delegate *delegate = &peer->delegate;
-
-	if (rma->flags & SC_SEND_DATA)
-		return !sc_delegate_is_open(peer, delegate->rescuable);
-	return !sc_delegate_is_open(peer, delegate->unrescuable) && sc_peer_shows_life(peer);
-}
-
 bool sc_delegate_short(struct sc_peer *peer, const struct sc_rma *rma)
 {
 	const struct sc_peer_delegate *delegate = &peer->delegate;
@@ -429,7 +419,8 @@ bool sc_delegate_short(struct sc_peer *peer, const struct sc_rma *rma)
 	    peer->rma.pending != delegate->end - delegate->first || peer->order.fence ||
 	    peer->can_read != SC_REACH_YES || !sc_ring_has_room(&peer->tx, record.lines))
 		return false;
-	if (rma->flags & SC_SEND_INJECT && !(delegate->injects && may_inject(peer, rma)))
+	if (rma->flags & SC_SEND_INJECT &&
+	    !(delegate->injects && sc_delegate_is_clear(peer, rma->flags & SC_SEND_DATA)))
 		return false;
 	post_record(peer, &record, NULL);
 	return true;

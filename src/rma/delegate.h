@@ -33,20 +33,25 @@ static inline bool sc_delegate_is_open(const struct sc_peer *peer, uint32_t befo
 }
 
 /*
+ * Tells whether an injected put, with remote data or without, may follow the operations that are delegated. The daemon's
+ * thread stops at a put with remote data, but would withdraw a new one that it does not see yet; so puts of the two kinds
+ * are never open together.
+ */
+static inline bool sc_delegate_is_clear(const struct sc_peer *peer, bool data)
+{
+	if (data)
+		return !sc_delegate_is_open(peer, peer->delegate.rescuable);
+	return !sc_delegate_is_open(peer, peer->delegate.unrescuable) && sc_peer_shows_life(peer);
+}
+
+/*
  * Tells whether an injected put may be delegated: either the daemon's thread does it if nobody else does (rescue.h), or
- * the peer's application hears of it, and must poll for that. Puts of the two kinds are never open together: the
- * daemon's thread stops at a put of the second kind, but would withdraw a new one that it does not see yet.
+ * the peer's application hears of it, and must poll for that.
  */
 static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool data)
 {
-	const struct sc_peer_delegate *delegate = &peer->delegate;
-
-	if (peer->ep->alone || !peer->ep->barrier)
-		return false;
-	if (data)
-		return !sc_delegate_is_open(peer, delegate->rescuable);
-	return !sc_delegate_is_open(peer, delegate->unrescuable) && sc_peer_shows_life(peer) &&
-	       !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);
+	return !peer->ep->alone && peer->ep->barrier && sc_delegate_is_clear(peer, data) &&
+	       (data || !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS));
 }
 
 /* Tells whether a delegated operation has not ended, as far as is known. */

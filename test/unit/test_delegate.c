@@ -167,7 +167,6 @@ static void test_short_guards(void **state)
 	limit = peer->tx.limit;
 	REFUSED(peer->tx.limit, peer->tx.tail);
 	assert_int_equal(peer->tx.limit, limit);
-	assert_false(put_short(SC_SEND_INJECT | SC_SILENT)); /* this peer's application counts */
 	while (delegate->end - delegate->first < SC_ABI_DELEGATED)
 		assert_true(put_short(SC_SILENT));
 	assert_false(put_short(SC_SILENT));
@@ -175,6 +174,9 @@ static void test_short_guards(void **state)
 	owner_polls();
 	we_poll();
 	expect_done(2);
+	while (!pair[0].ep->alone && pair[0].ep->barrier && !sc_peer_shows_life(peer))
+		sched_yield();				     /* the daemon's thread starts */
+	assert_false(put_short(SC_SEND_INJECT | SC_SILENT)); /* this peer's application counts */
 	rma_close();
 }
 
