@@ -9,10 +9,11 @@
  * another operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer
  * passes over their records. If the application does not poll, the daemon's thread withdraws puts and does them
  * (rescue.c). The payload of an injected put is in its record, or in the buffers that the record names, until the put
- * ends.
+ * ends. Of a put from one piece this side keeps a few words and no struct sc_rma_op (delegated.c), and if the payload is in
+ * the record, sc_delegate_short() posts it after the few checks that can fail.
  *
  *   edge                      written by                                           recorded in
- *   none -> DELEGATED         this side: sc_delegate_post()                        the ring: a record
+ *   none -> DELEGATED         this side: post_record()                             the ring: a record
  *   DELEGATED -> TAKEN        the peer: claim_next() of taker.c                    claim, low half     (O1)
  *   DELEGATED -> WITHDRAWN    this side, the thread that the keeper of rescue.c    claim, high half    (O1)
  *                             names: withdraw_from(), or withdraw() of rescue.c
@@ -20,18 +21,18 @@
  *                             or get_end(), of taker.c                             get: its `ended`    (O3)
  *   WITHDRAWN -> DONE         this side: copy_some() of rescue.c,                  none
  *                             or do_directly()
- *   any -> FAILED             this side: sc_rma_end_peer() of rma.c, for a peer    none
- *                             that is lost
+ *   any -> FAILED             this side: sc_delegate_end_peer(), for a peer that   none
+ *                             is lost
  *
  * No field and no enum holds the state of an operation: its number, compared with these words, gives the state. Of the
- * private numbers, sc_delegate_post() sets `ours` to `end`, withdraw_from() lowers it, and pass_done() raises it again.
+ * private numbers, post_record() sets `ours` to `end`, withdraw_from() lowers it, and pass_done() raises it again.
  * No assertion depends on a half of the claim, because the peer can write both: each side compares its own half with
  * its own count, and an impossible one ends the connection.
  *
  *   O1 compare and swap of one word by both: each operation belongs to one side. A withdrawal takes back all that is
  *      not taken, so each side has a range of numbers: the peer [first, ours), this side [ours, end)
- *   O2 release, sc_taker_report_slow() in taker.c: bytes, error before delegated_done pairs with  O2' put_ended()
- *   O3 release, get_end() in taker.c: answer before `ended`              pairs with  O3' get_ended()
+ *   O2 release, sc_taker_report_slow() in taker.c: bytes, error before delegated_done pairs with  O2' collect_puts()
+ *   O3 release, get_end() in taker.c: answer before `ended`              pairs with  O3' collect_get()
  *   A1 release, give_back(): buffers read before the count that gives them back
  *                                                             pairs with  A1' may_answer() in taker.c
  *

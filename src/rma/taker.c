@@ -88,7 +88,7 @@ void sc_taker_report_slow(struct sc_peer *peer)
 {
 	peer->taker.unreported = false;
 	peer->taker.reported = peer->taker.taken;
-	/* O2 release: pairs with O2' in put_ended() of delegate.c */
+	/* O2 release: pairs with O2' in collect_puts() of delegate.c */
 	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->taker.reported);
 	(void)SC_FAULT("taker.delegated_reported");
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
@@ -269,7 +269,7 @@ static void get_end(struct sc_peer *peer, const struct taken *get, int error)
 	else if (!error)
 		sc_lines_write(&peer->rx.at, line, SC_ABI_DELEGATE_GET_FIRST, get->bytes, get->size);
 	(void)SC_FAULT("taker.answered");
-	/* O3 release: pairs with O3' in get_ended() of delegate.c */
+	/* O3 release: pairs with O3' in collect_get() of delegate.c */
 	sc_store_release_64(&record->ended, 1 + (uint64_t)-error);
 	(void)SC_FAULT("taker.ended");
 }
