@@ -440,13 +440,20 @@ static void test_put_virtual(void **state)
 	rma_close();
 }
 
-/* A silent put has no completion, but its turn among those that complete in order. */
+/* A silent put from one piece or from two has no completion, but its turn among those that complete in order. */
 static void test_silent_in_turn(void **state)
 {
+	struct iovec iov[] = { { from, 4 }, { from + 4, 4 } };
+
 	OPEN();
 	pair[0].ep->order = SC_ORDER_COMPLETE;
-	for (int i = 0; i < 3; i++) {
-		offer(from, 0, 8, SC_SILENT);
+	for (int i = 0; i < 4; i++) {
+		struct sc_remote remote = at(0, 8);
+
+		if (i % 2)
+			assert_int_equal(post(iov, 2, &remote, 1, SC_RMA_WRITE | SC_SILENT), 0);
+		else
+			offer(from, 0, 8, SC_SILENT);
 		offer(from, 8, 8, 0);
 		owner_polls();
 		we_poll();

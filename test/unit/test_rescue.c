@@ -753,7 +753,7 @@ static void test_mad_end(void **state)
 static struct sc_abi_line *record_of(uint32_t number)
 {
 	return sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->ring +
-	       (uint16_t)rescue()->kept[number % SC_ABI_DELEGATED].place;
+	       SC_RESCUE_LINE(rescue()->kept[number % SC_ABI_DELEGATED].place);
 }
 
 /* Over the record, its size and the numbers of buffers: both threads know these themselves. */
