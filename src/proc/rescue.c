@@ -80,7 +80,7 @@ static bool keeper_move(struct sc_rescue *rescue, enum sc_rescue_keeper from, en
 struct sc_rescue *sc_rescue_open(const struct sc_seg *own, struct sc_seg *seg, uint32_t slot,
 				 uint32_t number, bool thread)
 {
-	struct sc_rescue *rescue = calloc(1, sizeof(*rescue));
+	struct sc_rescue *rescue = SC_TRY_PTR("rescue.open", NULL, calloc(1, sizeof(*rescue)));
 
 	if (!rescue)
 		return NULL;

@@ -21,13 +21,14 @@ bool sc_delegated_begin_slow(struct sc_peer *peer)
 	if (!delegate->open)
 		return false;
 	delegate->rescue = sc_rescue_open(ep->seg, peer->seg, peer->out_slot, delegate->end, thread);
+	if (!delegate->rescue) {
+		free(delegate->open);
+		delegate->open = NULL;
+		return false;
+	}
 	delegate->plain = !(ep->order & (SC_ORDER_COMPLETE | SC_ORDER_MEMORY | SC_ORDER_AFTER_SEND));
 	delegate->injects = thread && !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);
-	if (delegate->rescue)
-		return true;
-	free(delegate->open);
-	delegate->open = NULL;
-	return false;
+	return true;
 }
 
 /* Out of line: a silent put that succeeds, such as most injected ones, needs none of it. */

@@ -180,6 +180,28 @@ static void test_short_guards(void **state)
 	rma_close();
 }
 
+/* Without memory for delegated operations each put is copied at once, the next one too; with memory it is delegated. */
+static void test_short_without_memory(void **state)
+{
+	OPEN();
+	if (!core_failing("rescue.open", ENOMEM)) {
+		rma_close();
+		skip();
+	}
+	for (int i = 0; i < 3; i++) {
+		put(from, 0, 8, 0);
+		assert_null(pair[0].peer->delegate.open);
+		expect_done(1);
+	}
+	assert_memory_equal(space, from, 8);
+	(void)core_failing(NULL, 0);
+	offer(from, 8, 8, 0);
+	owner_polls();
+	we_poll();
+	expect_done(1);
+	rma_close();
+}
+
 /* An order that binds puts to earlier operations, or their completions. */
 static void test_short_in_order(void **state)
 {
@@ -1947,6 +1969,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_short_guards),
+		cmocka_unit_test(test_short_without_memory),
 		cmocka_unit_test(test_short_in_order),
 		cmocka_unit_test(test_short_refused),
 		cmocka_unit_test(test_taken),
