@@ -184,7 +184,7 @@ static bool find_room(struct sc_peer *peer, uint32_t lines)
 	if (sc_ring_has_room(tx, lines) || (!tx->room && sc_ring_has_room_yet(tx, lines)))
 		return true;
 	/* the peer answers delegated gets in lines of the ring, not of a buffer */
-	return is_stuck(tx) && peer->delegate.first == peer->delegate.end && overflow(peer);
+	return is_stuck(tx) && !sc_peer_has_delegated(peer) && overflow(peer);
 }
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)

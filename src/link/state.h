@@ -650,6 +650,12 @@ static inline void sc_ep_begin(struct sc_ep *ep, enum sc_work work, struct sc_li
 	ep->idle = false;
 }
 
+/* Tells whether an operation that is delegated to the peer has not ended, as far as is known. */
+static inline bool sc_peer_has_delegated(const struct sc_peer *peer)
+{
+	return peer->delegate.first != peer->delegate.end;
+}
+
 /* Counts an operation that has ended; `cntr` is its own, see core.h, `error` a negative errno or 0. */
 static inline void sc_ep_count(struct sc_ep *ep, enum sc_event event, struct sc_cntr *cntr, uint32_t flags,
 			       int error)

@@ -195,8 +195,8 @@ static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send 
  */
 static bool overtakes_memory(const struct sc_peer *peer)
 {
-	return !sc_list_empty(&peer->rma.queued) || peer->delegate.first != peer->delegate.end ||
-	       peer->rma.gets || peer->rma.fars;
+	return !sc_list_empty(&peer->rma.queued) || sc_peer_has_delegated(peer) || peer->rma.gets ||
+	       peer->rma.fars;
 }
 
 /* For an endpoint that asks for an order: returns -EAGAIN if the message may not go yet. */

@@ -91,8 +91,6 @@ struct sc_rescue *sc_rescue_open(const struct sc_seg *own, struct sc_seg *seg, u
 	rescue->seg = seg;
 	rescue->slot = slot;
 	rescue->end = rescue->seen_end = rescue->ended = number;
-	for (uint32_t i = 0; i < SC_ABI_DELEGATED; i++)
-		rescue->kept[i].place = SC_RESCUE_NOT; /* there is none of that number */
 	if (!thread)
 		return rescue;
 	(void)sc_process_begin();

@@ -134,8 +134,8 @@ static void record_measure(struct record *record)
 }
 
 /*
- * Writes the record, with the bytes of a put, or with the numbers of the buffers that it fills. The bytes of a get come
- * in its lines, or in buffers of the peer.
+ * The initiator writes the record. The payload of a put goes into its lines, or into buffers whose numbers are in the
+ * record. The target answers a get in the lines of the record, or in buffers of its own.
  */
 static inline __attribute__((always_inline)) void record_write(struct sc_peer *peer, struct record *record)
 {
@@ -180,7 +180,7 @@ static inline __attribute__((always_inline)) void record_write(struct sc_peer *p
  */
 static void hold(struct sc_peer *peer)
 {
-	bool none = peer->delegate.first == peer->delegate.end;
+	bool none = !sc_peer_has_delegated(peer);
 
 	peer->tx.held = none ? UINT64_MAX : sc_delegated_oldest(peer)->at;
 	if (none)
@@ -310,7 +310,7 @@ static int collect(struct sc_peer *peer)
 
 bool sc_delegate_has_open(struct sc_peer *peer)
 {
-	return collect(peer) >= 0 && sc_delegate_is_busy(peer);
+	return collect(peer) >= 0 && sc_peer_has_delegated(peer);
 }
 
 /* ---- post ------------------------------------------------------------------------------------ */
@@ -348,7 +348,7 @@ static inline __attribute__((always_inline)) void post_record(struct sc_peer *pe
 {
 	uint32_t line = (uint32_t)(sc_ring_reserve(&peer->tx) - peer->tx.at.lines);
 	struct sc_peer_delegate *delegate = &peer->delegate;
-	bool first = !sc_delegate_is_busy(peer);
+	bool first = !sc_peer_has_delegated(peer);
 
 	sc_delegated_keep(peer, record->rma, op);
 	record_write(peer, record);
@@ -393,7 +393,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	if (!has_space(peer, &record)) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* the search for space has shown that it is lost */
-		return sc_delegate_is_busy(peer) ? -EAGAIN : 1;
+		return sc_peer_has_delegated(peer) ? -EAGAIN : 1;
 	}
 	if (sc_delegated_needs_op(rma)) {
 		op = sc_rmaop_get(peer, record.put ? SC_RMA_PUT : SC_RMA_GET, rma);
@@ -549,7 +549,7 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 		ret = withdraw(peer);
 	if (!ret)
 		ret = collect(peer);
-	while (ret >= 0 && sc_delegate_is_busy(peer)) {
+	while (ret >= 0 && sc_peer_has_delegated(peer)) {
 		if (peer->delegate.first != peer->delegate.ours)
 			return -EAGAIN; /* the peer has taken some */
 		ret = do_directly(peer);
@@ -566,14 +566,14 @@ void sc_delegate_end_peer(struct sc_peer *peer, int error)
 	struct sc_peer_delegate *delegate = &peer->delegate;
 
 	/* a peer that has broken the rules is not believed */
-	if (sc_delegate_is_busy(peer) && peer->error == -ECONNRESET && peer->seg) {
+	if (sc_peer_has_delegated(peer) && peer->error == -ECONNRESET && peer->seg) {
 		if (delegate->ours == delegate->end && is_rescued(peer))
 			(void)withdraw(peer);
 		(void)collect_here(peer);
 		while (delegate->first == delegate->ours && delegate->rescued)
 			end_rescued(peer);
 	}
-	for (; sc_delegate_is_busy(peer); delegate->first++)
+	for (; sc_peer_has_delegated(peer); delegate->first++)
 		sc_delegated_end(peer, error);
 	delegate->ours = delegate->end;
 	sc_list_remove(&delegate->listed);
@@ -601,7 +601,7 @@ static int peer_progress(struct sc_peer *peer)
 		return 0;
 	if (collect(peer) < 0)
 		return 1;
-	if (sc_delegate_is_busy(peer) && peer->delegate.ours == peer->delegate.end &&
+	if (sc_peer_has_delegated(peer) && peer->delegate.ours == peer->delegate.end &&
 	    peer->delegate.polls < WITHDRAW_POLLS * (peer->delegate.end - peer->delegate.first) &&
 	    !is_rescued(peer)) {
 		peer->delegate.polls++;

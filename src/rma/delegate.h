@@ -54,12 +54,6 @@ static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool data)
 	       (data || !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS));
 }
 
-/* Tells whether a delegated operation has not ended, as far as is known. */
-static inline bool sc_delegate_is_busy(const struct sc_peer *peer)
-{
-	return peer->delegate.first != peer->delegate.end;
-}
-
 /* Collects delegated operations that have ended. Tells whether others are open; false also if the peer is given up. */
 bool sc_delegate_has_open(struct sc_peer *peer);
 
@@ -91,7 +85,7 @@ int sc_delegate_settle_slow(struct sc_peer *peer);
  */
 static inline int sc_delegate_settle(struct sc_peer *peer)
 {
-	return __builtin_expect(!sc_delegate_is_busy(peer), 1) ? 0 : sc_delegate_settle_slow(peer);
+	return __builtin_expect(!sc_peer_has_delegated(peer), 1) ? 0 : sc_delegate_settle_slow(peer);
 }
 
 /* Collects operations that have ended, and withdraws those that have waited too long. Returns the number of steps. */

@@ -28,7 +28,7 @@ sc_delegated_keep(struct sc_peer *peer, const struct sc_rma *rma, struct sc_rma_
 
 	open->op = op;
 	open->at = peer->tx.tail;
-	open->flags = sc_rma_wants_data(rma) ? rma->flags : rma->flags & ~SC_SEND_DATA;
+	open->flags = rma->flags;
 	open->cq_flags = rma->cq_flags;
 	if (op)
 		return;

@@ -84,7 +84,7 @@ static uint32_t facts_of_large(struct sc_peer *peer, const struct sc_rma *rma, s
 				    : 0;
 	if (size >= peer->ep->config.share_min)
 		facts |= SC_FACT_COPIES;
-	if (sc_delegate_is_busy(peer) && sc_delegate_has_open(peer))
+	if (sc_peer_has_delegated(peer) && sc_delegate_has_open(peer))
 		facts |= SC_FACT_DELEGATED;
 	return facts;
 }
@@ -118,6 +118,12 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 /* With these facts the shape of a small operation does not matter. */
 #define DELEGATES (SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE)
 
+/* Tells whether the queue has no place for the completion of an operation with these flags. */
+static inline bool is_tx_full(const struct sc_ep *ep, uint32_t flags)
+{
+	return ep->tx_cq && !(flags & SC_SILENT) && sc_comp_ring_is_full(ep->tx_cq);
+}
+
 /* Makes the checks that are common to both kinds of operation. */
 static inline int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 {
@@ -133,7 +139,7 @@ static inline int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags
 			return -EAGAIN;
 		sc_fence_raise(peer);
 	}
-	if (ep->tx_cq && !(flags & SC_SILENT) && sc_comp_ring_is_full(ep->tx_cq))
+	if (is_tx_full(ep, flags))
 		return -EAGAIN;
 	if (peer->rma.pending >= OPS_MAX)
 		return -EAGAIN;
@@ -174,7 +180,7 @@ static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 		*not |= SC_FACT_COPIES;
 		return peer->link == SC_LINK_DOWN ? peer->error : 1;
 	}
-	if (!peer->rma.pending || (!sc_delegate_is_busy(peer) &&
+	if (!peer->rma.pending || (!sc_peer_has_delegated(peer) &&
 				   (way == SC_WAY_COOPERATIVE || sc_list_empty(&peer->assist.ops)) &&
 				   (way == SC_WAY_CMA_LATER || sc_list_empty(&peer->batch.ops))))
 		return 0;
@@ -269,8 +275,7 @@ static inline bool count_burst(struct sc_peer *peer)
 static inline bool post_short(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
 {
 	if (!sc_delegate_is_short(rma) || peer->link != SC_LINK_UP || sc_peer_has_closed(peer) ||
-	    (!(rma->flags & SC_SILENT) && ep->tx_cq && sc_comp_ring_is_full(ep->tx_cq)) ||
-	    !sc_delegate_short(peer, rma))
+	    is_tx_full(ep, rma->flags) || !sc_delegate_short(peer, rma))
 		return false;
 	(void)count_burst(peer);
 	ep->counters.rma_ops++;
@@ -442,7 +447,7 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	ret = prepare(ep, peer, atomic->flags);
 	if (!ret)
 		ret = settle(peer, SC_WAY_TARGET);
-	if (!ret && ep->order & SC_ORDER_MEMORY && sc_delegate_is_busy(peer))
+	if (!ret && ep->order & SC_ORDER_MEMORY && sc_peer_has_delegated(peer))
 		ret = -EAGAIN; /* the peer takes them soon, or they are withdrawn */
 	if (!ret) {
 		one = sc_request_is_one(peer, atomic, size);

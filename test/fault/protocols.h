@@ -1098,7 +1098,7 @@ static void work_injecting_initiator(struct side *side)
 		side->peer->delegate.pause = 0;
 		rma_one(side, &small, 1, SC_RMA_WRITE | SC_SEND_INJECT);
 		rma_one(side, i ? &large : &middle, 1, SC_RMA_WRITE | SC_SEND_INJECT);
-		if (side->peer->delegate.first != side->peer->delegate.end)
+		if (sc_peer_has_delegated(side->peer))
 			wait_rescued(side);
 		rma_settle(side);
 	}

@@ -251,8 +251,7 @@ static void end_mad(void)
 	for (size_t i = 0; i < op_count; i++)
 		CHECK(!op_pending[i]);
 	CHECK(!of_mad->seg && !of_mad->rma.pending && !of_mad->bounce.loans.count);
-	CHECK(of_mad->delegate.first == of_mad->delegate.end &&
-	      sc_list_empty(&ep->work[SC_WORK_DELEGATED]));
+	CHECK(!sc_peer_has_delegated(of_mad) && sc_list_empty(&ep->work[SC_WORK_DELEGATED]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -280,7 +280,7 @@ static void test_offer_behind(void **state)
 	pair[0].peer->delegate.pause = UINT32_MAX;
 	move(true, 2000, 100, 0);
 	assert_int_equal(put_off(), 0);
-	assert_true(pair[0].peer->delegate.first == pair[0].peer->delegate.end);
+	assert_true(!sc_peer_has_delegated(pair[0].peer));
 	ends_settle(pair, 2);
 	expect_done(2);
 	expect_idle();

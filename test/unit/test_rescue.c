@@ -315,7 +315,7 @@ static void test_mixed(void **state)
 		case 1:
 			do
 				memcpy(&seen, space, 8);
-			while (seen != last && sc_delegate_is_busy(pair[0].peer) &&
+			while (seen != last && sc_peer_has_delegated(pair[0].peer) &&
 			       (sc_ep_poll(pair[0].ep) || true));
 			break;
 		default:
