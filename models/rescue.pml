@@ -7,8 +7,12 @@
  * withdrawn and what the endpoint's thread adds. The target takes puts, or computes for ever. Stores are seen in their
  * order, as their releases have it.
  *
+ * DIES=1: both threads of the initiator may die at any moment, together. Then the target reads the records that are left, and does
+ * the puts over which it has passed and which are not said to be done.
+ *
  * Asserted: each put is done once, in order; it is told of once, when it is done; the endpoint's thread comes to its end,
- * whatever the target does.
+ * whatever the target does. After a death each put is done by a target that polls; only the one that was in hand may be
+ * done twice.
  *
  * Mutants, each of which must fail:
  *            MORE=0    the daemon's thread withdraws only what it has seen
@@ -17,6 +21,11 @@
  *            ADDED=0   the daemon's thread leaves puts that are added, and says that they are done
  *            ENDED=0   the daemon's thread does not wait for the end of what the target has taken
  *            RIGHT=0   the endpoint's thread leaves the number of the claim as it is
+ *          and with DIES=1 and D=3:
+ *            TOLD=0    the initiator does not say what it has done
+ *            BEFORE=0  it says so before it does it
+ *            AGAIN=0   the endpoint's thread says again what the daemon's thread has said, when it ends those puts
+ *            HEIR=0    the target leaves what it has passed over
  */
 #ifndef N
 #define N 4
@@ -43,6 +52,22 @@
 #define RIGHT 1
 #endif
 
+#ifndef DIES
+#define DIES 0
+#endif
+#ifndef TOLD
+#define TOLD 1
+#endif
+#ifndef BEFORE
+#define BEFORE 1
+#endif
+#ifndef AGAIN
+#define AGAIN 1
+#endif
+#ifndef HEIR
+#define HEIR 1
+#endif
+
 #define NONE 0
 #define ENDPOINT 1
 #define COPIES 2
@@ -51,6 +76,8 @@
 /* ---- shared memory ---- */
 byte withdrawn, taken;       /* the claim, one word */
 byte delegated_done, head;
+byte told;                   /* withdrawn puts before this number are done */
+bool dead;                   /* the initiator */
 
 /* ---- shared by the two threads ---- */
 byte end, keeper, from, rescued_to;
@@ -59,6 +86,7 @@ bool over;                   /* the endpoint's thread has come to its end */
 
 /* ---- nobody reads these ---- */
 byte done[N], reported[N], last;
+bool passed[N];              /* private to the target */
 
 inline do_it(n)
 {
@@ -70,6 +98,41 @@ inline tell(n)
 	atomic { assert(done[n] && !reported[n]); reported[n]++ }
 }
 
+/* Does a put that is withdrawn, and says so. */
+inline do_and_tell(n)
+{
+	if
+	:: !BEFORE && TOLD -> told = n + 1
+	:: else
+	fi;
+	do_it(n);
+	if
+	:: BEFORE && TOLD -> told = n + 1
+	:: else
+	fi
+}
+
+/* The initiator is dead, and its records are read. */
+inline inherit()
+{
+	atomic { t = 0; w = 0 };
+	do
+	:: t < head ->
+		if
+		:: HEIR && passed[t] && t >= told ->
+			atomic { assert(!done[t] || !w); done[t] = 1; w = 1 } /* the first one was in hand */
+		:: else
+		fi;
+		t++
+	:: else -> break
+	od;
+	t = 0;
+	do
+	:: t < head -> assert(done[t]); t++
+	:: else -> break
+	od
+}
+
 active proctype Target()
 {
 	byte w, t;
@@ -78,7 +141,7 @@ active proctype Target()
 	:: head < end ->
 		atomic { w = withdrawn; t = taken };
 		if
-		:: w > head -> skip                       /* passed over */
+		:: w > head -> passed[head] = true
 		:: else ->
 			atomic {
 				if
@@ -96,6 +159,7 @@ again:
 		atomic { w = 0; t = 0 }
 	:: true -> goto end_computes
 	:: over -> break
+	:: dead && head == end -> inherit(); break
 	od;
 end_computes:
 	skip
@@ -107,7 +171,7 @@ inline copy_some()
 	do
 	:: end != rescued_to ->
 		if
-		:: ADDED || rescued_to < e -> do_it(rescued_to)
+		:: ADDED || rescued_to < e -> do_and_tell(rescued_to)
 		:: else
 		fi;
 		rescued_to++
@@ -121,6 +185,7 @@ active proctype Daemon()
 	byte w, t, e, f;
 	bool ok;
 
+	{
 	do
 	:: over -> break
 	:: keeper == NONE && end > taken && end > withdrawn ->
@@ -156,6 +221,7 @@ active proctype Daemon()
 		:: keeper != RESTS -> skip
 		fi
 	od
+	} unless { dead }
 }
 
 active proctype Endpoint()
@@ -163,6 +229,7 @@ active proctype Endpoint()
 	byte first, ours, rescued, high, k, w, t;
 	bool ok;
 
+	{
 	do
 	:: end < N && end - first < D && ours == end && keeper < COPIES ->
 		/* the daemon's thread may withdraw here */
@@ -216,12 +283,26 @@ active proctype Endpoint()
 		atomic { w = 0; t = 0; k = 0; ok = false }
 	:: ours != end && first == ours ->
 		if
-		:: rescued > 0 -> rescued--
-		:: else -> do_it(first)
+		:: rescued > 0 ->
+			rescued--;
+			if
+			:: AGAIN
+			:: else -> told = first + 1
+			fi
+		:: else -> do_and_tell(first)
 		fi;
 		tell(first);
 		atomic { first++; ours = first }
 	:: end == N && first == end -> break
 	od;
 	over = true
+	} unless { dead }
+}
+
+active proctype Death()
+{
+	if
+	:: DIES -> dead = true
+	:: true
+	fi
 }

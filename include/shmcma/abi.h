@@ -427,11 +427,15 @@ struct sc_abi_atomic {
 };
 #define SC_ABI_ATOMIC_FIRST 24
 
-/* SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it. */
+/*
+ * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it. `number`:
+ * of the delegated put, if it was withdrawn; else none that is withdrawn has it.
+ */
 struct sc_abi_note {
 	uint64_t data, key, len;
 	uint32_t access; /* SC_REG_READ or SC_REG_WRITE of core.h: the kind of access */
-	uint32_t pad[7];
+	uint32_t number;
+	uint32_t pad[6];
 };
 
 /*
@@ -548,10 +552,14 @@ struct sc_abi_chunks {
  *
  * A withdrawal takes back the operations that are not taken: at that moment, their numbers are below the high half and
  * not below the low half. The owner passes over these operations.
+ *
+ * done: written by the claimant. All withdrawn operations before this number are done. If the claimant dies, the owner
+ * does the withdrawn puts from this number on.
  */
 struct sc_abi_delegation {
 	uint64_t claim;
-	uint64_t pad[7];
+	uint32_t done;
+	uint32_t pad[13];
 };
 
 /*
@@ -763,6 +771,7 @@ SC_ABI_AT(sc_abi_atomic, count, 28);
 SC_ABI_AT(sc_abi_atomic, operands, 32);
 SC_ABI_SIZE(sc_abi_note, 56);
 SC_ABI_AT(sc_abi_note, access, 24);
+SC_ABI_AT(sc_abi_note, number, 28);
 SC_ABI_SIZE(sc_abi_got, 56);
 SC_ABI_AT(sc_abi_got, bufs, 24);
 SC_ABI_SIZE(sc_abi_result, 56);
@@ -771,6 +780,7 @@ SC_ABI_SIZE(sc_abi_delegate, 56);
 SC_ABI_AT(sc_abi_delegate, key, 8);
 SC_ABI_AT(sc_abi_delegate, bufs, 24);
 SC_ABI_SIZE(sc_abi_delegation, 64);
+SC_ABI_AT(sc_abi_delegation, done, 8);
 SC_ABI_SIZE(sc_abi_answers, 64);
 SC_ABI_SIZE(sc_abi_reg, 64);
 SC_ABI_AT(sc_abi_reg, key, 8);
@@ -816,7 +826,7 @@ SC_ABI_AT(sc_abi_directory, owner, 16);
 SC_ABI_SIZE(sc_abi_directory, 128);
 
 /* Counts the incompatible changes that the sizes below do not show. */
-#define SC_ABI_REVISION 1
+#define SC_ABI_REVISION 2
 
 /*
  * Changes with every incompatible change of the structures above: sizes folded together. Both sides

@@ -580,7 +580,8 @@ static void inbound_promote(struct sc_ep *ep, uint32_t index)
 int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken)
 {
 	taken = poll_ring(peer, ctl, taken);
-	if (__builtin_expect(!taken && peer->feed == SC_FEED_DRAINING, 0) && !sc_ring_peek(&peer->rx)) {
+	if (__builtin_expect(!taken && peer->feed == SC_FEED_DRAINING, 0) && !sc_ring_peek(&peer->rx) &&
+	    sc_taker_inherit(peer)) {
 		sc_peer_drained(peer);
 		return 1;
 	}

@@ -203,6 +203,7 @@ static void fini_each(struct sc_list *peers)
 		drop_replies(peer);
 		sc_source_part(peer, 0);
 		sc_list_remove(&peer->of_source);
+		free(peer->taker.passed);
 		free(peer);
 	}
 }
@@ -549,6 +550,8 @@ static void end_feed(struct sc_peer *peer, int error)
 	uint64_t claim;
 
 	inbound_remove(peer);
+	free(peer->taker.passed);
+	peer->taker.passed = NULL;
 	sc_peer_set_feed(peer, SC_FEED_DONE);
 	/* a peer that keeps the rules may still read its answers; a later poll sees that it has gone */
 	if (gone || error == -EPROTO)

@@ -212,6 +212,13 @@ struct sc_peer_delegate {
 	uint64_t answers_read; /* answers in the peer's buffers that are read; the peer sees this */
 };
 
+/* A put that the peer has withdrawn, and this process has passed over. */
+struct sc_passed {
+	struct sc_ring_place at; /* its record is the next one */
+	uint64_t ctl;		 /* 0: it has ended */
+	uint32_t number;
+};
+
 /* taker.c: the peer's operations that are delegated to us. */
 struct sc_peer_taker {
 	uint32_t seen;		 /* operations seen in the ring */
@@ -220,6 +227,8 @@ struct sc_peer_taker {
 	bool unreported;	 /* puts have ended since `reported` was stored */
 	struct sc_loans answers; /* buffers that answer gets, lent at the answer's number */
 	uint64_t answer_count;	 /* such answers so far */
+	struct sc_passed
+		*passed; /* SC_ABI_DELEGATED puts, by number; NULL: this process has passed over none */
 };
 
 /* target.c: the peer's requests. */
@@ -410,6 +419,8 @@ struct sc_rma_op {
 	uint32_t answers; /* answers to come */
 	int error;	  /* negative errno of the first failure */
 	uint64_t at;	  /* lines of the ring up to the end of its record */
+	uint32_t
+		number; /* the oldest delegated operation that is open, or the next one: this one, if it is one */
 	struct sc_share share; /* assisted: shared with the peer, under `ref`; */
 	struct sc_reg_ref ref;
 	bool heard; /* the peer's application must hear of it */

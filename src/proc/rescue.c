@@ -37,8 +37,10 @@
  * A peer may have written anything over the records. This process takes nothing but the payload from them, and writes it
  * to the peer's own memory.
  *
- * Death. If the peer dies, the copy fails, and the endpoint reports it. If this process dies before a withdrawal, the
- * target takes the puts when it polls; after it, those that are not copied are not done. exit(3) runs
+ * Death. If the peer dies, the copy fails, and the endpoint reports it. If this process dies, the target does the puts when
+ * it polls: it takes those that are not withdrawn, and does those that are withdrawn and of which delegation.done does
+ * not say that they are done (sc_taker_inherit()). So if this process dies between a copy and the store of that word,
+ * which is at the end of the system call that copies, the target writes the same bytes once more. exit(3) runs
  * sc_rescue_finish() before. A forked child has no daemon's thread and no use for its parent's operations.
  */
 #include "proc/rescue.h"
@@ -155,6 +157,13 @@ static bool is_there(const struct sc_rescue *rescue)
 	uint32_t life = sc_load_relaxed_32(&sc_seg_presence(rescue->seg)->life);
 
 	return life & SC_ABI_LIFE_TID && !(life & SC_ABI_LIFE_ENDED);
+}
+
+void sc_rescue_tell_done(const struct sc_rescue *rescue, uint32_t number)
+{
+	/* D1 release: bytes before; pairs with D1' in sc_taker_inherit() of taker.c */
+	sc_store_release_32(&slot_of(rescue)->delegation.done, number);
+	(void)SC_FAULT("rescue.told");
 }
 
 void sc_rescue_payload(const struct sc_rescue *rescue, const struct sc_rescue_kept *kept,
@@ -298,7 +307,7 @@ static void copy_some(struct sc_rescue *rescue)
 		if (ret == -EAGAIN)
 			break;
 		rescue->errors[at] = (uint8_t)-ret;
-		rescue->done++;
+		sc_rescue_tell_done(rescue, ++rescue->done);
 	}
 	(void)keeper_move(rescue, SC_RESCUE_COPIES, SC_RESCUE_RESTS); /* K2 */
 }

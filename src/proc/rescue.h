@@ -82,6 +82,12 @@ void sc_rescue_quit(struct sc_rescue *rescue);
 /* Does the same, and frees the memory. */
 void sc_rescue_close(struct sc_rescue *rescue);
 
+/*
+ * Tells the peer that withdrawn operations before this number are done. If this process dies, the peer does the puts
+ * behind them. The thread that withdraws calls this.
+ */
+void sc_rescue_tell_done(const struct sc_rescue *rescue, uint32_t number);
+
 /* Wakes the daemon's thread, so that it looks every millisecond. */
 void sc_rescue_wake(void);
 

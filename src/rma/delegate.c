@@ -19,8 +19,8 @@
  *                             names: withdraw_from(), or withdraw() of rescue.c
  *   TAKEN -> ENDED            the peer: put_end() and sc_taker_report_slow(),      put: delegated_done (O2)
  *                             or get_end(), of taker.c                             get: its `ended`    (O3)
- *   WITHDRAWN -> DONE         this side: copy_some() of rescue.c,                  none
- *                             or do_directly()
+ *   WITHDRAWN -> DONE         this side: copy_some() of rescue.c,                  delegation.done
+ *                             or do_directly(); the peer, once this side is dead
  *   any -> FAILED             this side: sc_delegate_end_peer(), for a peer that   none
  *                             is lost
  *
@@ -55,8 +55,8 @@
  * the peer's end first (sc_delegate_end_peer()). One that is taken and not ended fails with the peer, once its life
  * lock is free, done or not, and this side reads none of its bytes. If the peer is stopped in between, this side waits:
  * the peer is alive and will write. If this process dies before the commit, nothing was delegated. After the commit the
- * peer may take what is not withdrawn, as its ring holds all that it needs; operations that are withdrawn and not
- * copied are not done; the peer takes answer buffers back when it sees the death. No process waits for either. An
+ * peer may take what is not withdrawn, as its ring holds all that it needs. When it sees the death, it does the puts that
+ * are withdrawn and not done (rescue.c), and takes answer buffers back. No process waits for either. An
  * endpoint that closes first withdraws its operations and does them.
  */
 #include "rma/delegate.h"
@@ -536,6 +536,8 @@ static int do_directly(struct sc_peer *peer)
 		if (ret)
 			return ret;
 		pass_done(peer);
+		if (peer->link == SC_LINK_UP)
+			sc_rescue_tell_done(peer->delegate.rescue, peer->delegate.first);
 	}
 	hold(peer);
 	return 0;

@@ -7,6 +7,10 @@
  * number of the answer, and come back when the peer says that it has read so many answers, or has gone. If no buffers
  * are free, the record stays in the ring: the peer gives others back, or withdraws the get.
  *
+ * A put that the peer has withdrawn stays in the lines of the ring, or in the peer's buffers, until the peer has done it.
+ * So this process keeps where its record is, and does the put if the peer dies before (sc_taker_inherit()). The peer tells
+ * by delegation.done how far it has come, and by the number in a note that it has done that put.
+ *
  * This process reports the puts that it has ended once for each look at the initiator's ring. If the peer dies,
  * operations that are taken are done, or done in part; no process reads the answer, and its buffers come back with the
  * end of the peer. If this process dies, operations that it has taken and not reported end with it, done or not.
@@ -14,6 +18,7 @@
 #include "rma/taker.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/fault.h"
 #include "link/peer.h"
@@ -33,7 +38,7 @@ static bool is_withdrawn(uint64_t claim, uint32_t number)
 	return (int32_t)((uint32_t)(claim >> 32) - number) > 0;
 }
 
-/* Claims the next delegated operation. 1: we do it; 0: it is withdrawn; -EPROTO with *why. */
+/* Claims the next delegated operation. 1: we do it; 0: it is withdrawn, and still the next; -EPROTO with *why. */
 static int claim_next(struct sc_peer *peer, const char **why)
 {
 	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->delegation.claim;
@@ -46,10 +51,8 @@ static int claim_next(struct sc_peer *peer, const char **why)
 
 		if ((uint32_t)claim != peer->taker.taken)
 			break;
-		if (is_withdrawn(claim, number)) {
-			peer->taker.seen++;
+		if (is_withdrawn(claim, number))
 			return 0;
-		}
 		/* O1 */
 		if (sc_cas_acq_rel_64(word, claim, withdrawn << 32 | (number + 1))) {
 			peer->taker.taken = ++peer->taker.seen;
@@ -94,28 +97,28 @@ void sc_taker_report_slow(struct sc_peer *peer)
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
-static inline void lines_read(const struct sc_peer *peer, void *to, uint32_t size)
+static inline void lines_read(const struct sc_ring_place *at, void *to, uint32_t size)
 {
-	sc_lines_read(&peer->rx.at, sc_ring_first(&peer->rx), SC_ABI_DELEGATE_PUT_FIRST, to, size);
+	sc_lines_read(at, at->next, SC_ABI_DELEGATE_PUT_FIRST, to, size);
 }
 
 /* A function of its own for test/tsan.supp: the application may use the memory at the same time. */
-static inline void lines_to_page(const struct sc_peer *peer, void *to, uint32_t size)
+static inline void lines_to_page(const struct sc_ring_place *at, void *to, uint32_t size)
 {
-	lines_read(peer, to, size);
+	lines_read(at, to, size);
 }
 
 /* Copies the payload from the lines of the record, which the caller has checked: in one step if it can. */
-static int copy_lines(struct sc_peer *peer, const struct sc_access *access)
+static int copy_lines(struct sc_peer *peer, const struct sc_ring_place *at, const struct sc_access *access)
 {
-	void *at = sc_access_known(peer->ep, access);
+	void *to = sc_access_known(peer->ep, access);
 	uint8_t bytes[PUT_MAX];
 
-	if (at) {
-		lines_to_page(peer, at, (uint32_t)access->len);
+	if (to) {
+		lines_to_page(at, to, (uint32_t)access->len);
 		return 0;
 	}
-	lines_read(peer, bytes, (uint32_t)access->len);
+	lines_read(at, bytes, (uint32_t)access->len);
 	return sc_access_copy(peer->ep, access, &(struct iovec){ bytes, access->len }, 1);
 }
 
@@ -129,10 +132,19 @@ static int copy_buffers(struct sc_peer *peer, const struct sc_access *access,
 	return sc_access_copy(peer->ep, access, iov, count);
 }
 
-/* Does a put, if a registration allows it. -EPROTO with *why; another negative errno: for the initiator. */
-static int put_do(struct sc_peer *peer, uint64_t ctl, struct sc_access *access, const char **why)
+static inline const struct sc_abi_delegate *record_at(const struct sc_ring_place *at)
 {
-	const struct sc_abi_delegate *record = (const void *)sc_ring_first(&peer->rx)->bytes;
+	return (const void *)at->next->bytes;
+}
+
+/*
+ * Does the put of the record at `at`, if a registration allows it. -EPROTO with *why; another negative errno: for the
+ * initiator.
+ */
+static int put_do(struct sc_peer *peer, const struct sc_ring_place *at, uint64_t ctl,
+		  struct sc_access *access, const char **why)
+{
+	const struct sc_abi_delegate *record = record_at(at);
 	bool bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
 	uint32_t size = sc_ctl_size(ctl);
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
@@ -156,36 +168,126 @@ static int put_do(struct sc_peer *peer, uint64_t ctl, struct sc_access *access, 
 	ret = sc_access_find(peer->ep, access);
 	if (ret)
 		return ret;
-	return bounced ? copy_buffers(peer, access, bufs) : copy_lines(peer, access);
+	return bounced ? copy_buffers(peer, access, bufs) : copy_lines(peer, at, access);
 }
+
+/* Counts a put that is done, and reports its data. */
+static void put_tell(struct sc_peer *peer, const struct sc_ring_place *at, uint64_t ctl,
+		     const struct sc_access *access)
+{
+	sc_access_served(peer->ep, access, true);
+	if (sc_ctl_flags(ctl) & SC_ABI_F_DATA)
+		sc_access_complete(peer, sc_load_relaxed_64(&record_at(at)->data), access->len);
+}
+
+/* Tells whether there is no space for the completion of the put. */
+static bool is_crowded(const struct sc_peer *peer, uint64_t ctl)
+{
+	return sc_ctl_flags(ctl) & SC_ABI_F_DATA && sc_access_is_crowded(peer->ep->rx_cq);
+}
+
+/* ---- puts that are withdrawn ----------------------------------------------------------------- */
+
+/* Passes over the next put, which is withdrawn, and keeps its place. -ENOMEM; -EPROTO with *why. */
+static __attribute__((noinline)) int pass_over(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	struct sc_peer_taker *taker = &peer->taker;
+
+	*why = "a delegated put in an overflow buffer, in which it does not stay";
+	if (peer->rx.left.lines)
+		return -EPROTO;
+	if (!taker->passed)
+		taker->passed = SC_TRY_PTR("taker.passed", NULL,
+					   calloc(SC_ABI_DELEGATED, sizeof(taker->passed[0])));
+	if (!taker->passed)
+		return -ENOMEM;
+	taker->passed[taker->seen % SC_ABI_DELEGATED] =
+		(struct sc_passed){ .at = peer->rx.at, .ctl = ctl, .number = taker->seen };
+	taker->seen++;
+	return 0;
+}
+
+/* Returns the put of that number, if this process has passed over it and no note of it has come; or NULL. */
+static struct sc_passed *passed_find(const struct sc_peer *peer, uint32_t number)
+{
+	struct sc_passed *put = peer->taker.passed ? &peer->taker.passed[number % SC_ABI_DELEGATED] : NULL;
+
+	return put && put->ctl && put->number == number ? put : NULL;
+}
+
+void sc_taker_noted(struct sc_peer *peer, uint32_t number)
+{
+	struct sc_passed *put = passed_find(peer, number);
+
+	if (put)
+		put->ctl = 0;
+}
+
+/* Does a put that its dead initiator has not done. False: there is no space for its completion. */
+static bool inherit(struct sc_peer *peer, struct sc_passed *put)
+{
+	struct sc_access access;
+	const char *why;
+
+	if (is_crowded(peer, put->ctl))
+		return false;
+	if (!put_do(peer, &put->at, put->ctl, &access, &why))
+		put_tell(peer, &put->at, put->ctl, &access);
+	put->ctl = 0;
+	return true;
+}
+
+/*
+ * Tells whether the peer has done the withdrawn put before it died. `done` may be from any time ago, if it has done none
+ * since; else it is at most as far away as operations can be that are open, or that a withdrawal takes back.
+ */
+static bool is_done(uint32_t number, uint32_t done)
+{
+	return done - number - 1 < 2 * SC_ABI_DELEGATED;
+}
+
+bool sc_taker_inherit(struct sc_peer *peer)
+{
+	uint32_t done, end = peer->taker.seen;
+
+	if (!peer->taker.passed || !peer->seg || !sc_peer_is_dead(peer))
+		return true;
+	/* D1' acquire: pairs with D1 in sc_rescue_tell_done() */
+	done = sc_load_acquire_32(&sc_seg_slot(peer->ep->seg, peer->in_slot)->delegation.done);
+	for (uint32_t number = end - SC_ABI_DELEGATED; number != end; number++) {
+		struct sc_passed *put = passed_find(peer, number);
+
+		if (put && !is_done(number, done) && !inherit(peer, put))
+			return false;
+	}
+	return true;
+}
+
+/* ---- puts ------------------------------------------------------------------------------------ */
 
 /* The peer reads only the end of the put, so it may go on before we count the put. */
 int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
-	const struct sc_abi_delegate *record = (const void *)sc_ring_first(&peer->rx)->bytes;
-	uint32_t flags = sc_ctl_flags(ctl);
-	struct sc_ep *ep = peer->ep;
 	struct sc_access access;
 	int ret;
 
-	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
+	if (is_crowded(peer, ctl))
 		return -ENOMEM;
 	ret = claim_next(peer, why);
 	if (ret <= 0)
-		return ret;
+		return ret ? ret : pass_over(peer, ctl, why);
 	(void)SC_FAULT("taker.taken");
-	ret = put_do(peer, ctl, &access, why);
+	ret = put_do(peer, &peer->rx.at, ctl, &access, why);
 	if (ret == -EPROTO)
 		return ret;
 	(void)SC_FAULT("taker.written");
 	put_end(peer, ret);
-	if (ret)
-		return 0;
-	sc_access_served(ep, &access, true);
-	if (flags & SC_ABI_F_DATA)
-		sc_access_complete(peer, sc_load_relaxed_64(&record->data), access.len);
+	if (!ret)
+		put_tell(peer, &peer->rx.at, ctl, &access);
 	return 0;
 }
+
+/* ---- gets ------------------------------------------------------------------------------------ */
 
 /*
  * A delegated get, copied and checked, and the place of its bytes: gathered for the record's lines, or in our buffers,
@@ -287,9 +389,11 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!gone && !may_answer(peer, &get))
 		return -ENOMEM;
 	ret = claim_next(peer, why);
-	if (ret <= 0)
+	if (ret < 0)
 		return ret;
-	if (gone)
+	if (!ret)
+		peer->taker.seen++;
+	if (!ret || gone)
 		return 0;
 	(void)SC_FAULT("taker.get_taken");
 	if (get.bounced)

@@ -10,6 +10,15 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why);
 /* Takes a delegated get. -ENOMEM: no free buffers, so it stays in the ring; -EPROTO with *why. */
 int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why);
 
+/* A note has told that the peer has done the put of that number, if this process has passed over it. */
+void sc_taker_noted(struct sc_peer *peer, uint32_t number);
+
+/*
+ * The peer's ring is read to its end. If the peer is dead, does the puts that it has withdrawn and not done. False: one
+ * needs space for its completion; call again.
+ */
+bool sc_taker_inherit(struct sc_peer *peer);
+
 void sc_taker_report_slow(struct sc_peer *peer);
 
 /* Reports the puts that have ended since the last call to the initiator. The caller has taken records of its ring. */

@@ -151,6 +151,10 @@ list()
 	for mutant in MORE=0 KEEPER=0 WAIT=0 ADDED=0 ENDED=0 RIGHT=0; do
 		echo breaks rescue -D$mutant
 	done
+	echo holds rescue -DDIES=1 -DN=3 -DD=3
+	for mutant in TOLD=0 BEFORE=0 AGAIN=0 HEIR=0; do
+		echo breaks rescue -DDIES=1 -DN=3 -DD=3 -D$mutant
+	done
 
 	echo holds grow
 	for mutant in ROOM=0 TELL=0 TELL=2 TELL=3 CLEAR=0 CLEAR=2 LATER=0; do
