@@ -227,8 +227,7 @@ struct sc_peer_taker {
 	bool unreported;	 /* puts have ended since `reported` was stored */
 	struct sc_loans answers; /* buffers that answer gets, lent at the answer's number */
 	uint64_t answer_count;	 /* such answers so far */
-	struct sc_passed
-		*passed; /* SC_ABI_DELEGATED puts, by number; NULL: this process has passed over none */
+	struct sc_passed *passed; /* SC_ABI_DELEGATED puts, by number; NULL: none was withdrawn yet */
 };
 
 /* target.c: the peer's requests. */
@@ -419,8 +418,7 @@ struct sc_rma_op {
 	uint32_t answers; /* answers to come */
 	int error;	  /* negative errno of the first failure */
 	uint64_t at;	  /* lines of the ring up to the end of its record */
-	uint32_t
-		number; /* the oldest delegated operation that is open, or the next one: this one, if it is one */
+	uint32_t number; /* of the oldest delegated operation that is open: this one, if it is withdrawn */
 	struct sc_share share; /* assisted: shared with the peer, under `ref`; */
 	struct sc_reg_ref ref;
 	bool heard; /* the peer's application must hear of it */

@@ -56,8 +56,8 @@
  * lock is free, done or not, and this side reads none of its bytes. If the peer is stopped in between, this side waits:
  * the peer is alive and will write. If this process dies before the commit, nothing was delegated. After the commit the
  * peer may take what is not withdrawn, as its ring holds all that it needs. When it sees the death, it does the puts that
- * are withdrawn and not done (rescue.c), and takes answer buffers back. No process waits for either. An
- * endpoint that closes first withdraws its operations and does them.
+ * are withdrawn and not done (rescue.c), and takes answer buffers back. No process waits for either. An endpoint that
+ * closes first withdraws its operations and does them.
  */
 #include "rma/delegate.h"
 

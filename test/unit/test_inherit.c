@@ -28,7 +28,7 @@ static const size_t sizes[] = { 8, 200, 300, 4000, 0, 32, 256, 4096 };
 #define PUTS (sizeof(sizes) / sizeof(sizes[0]))
 #define APART ((size_t)8192)
 
-/* What the initiator does until it is killed. */
+/* The steps of an initiator, until it is killed. */
 struct plan {
 	const char *address; /* of the target */
 	uint32_t start;	     /* number of the first put */
