@@ -592,7 +592,7 @@ static bool stay(struct sc_peer *peer)
 {
 	return sc_delegate_is_open(peer, peer->delegate.unrescuable) &&
 	       !sc_delegate_is_open(peer, peer->delegate.awaited) &&
-	       sc_record_room(peer, SC_ABI_RECORD_LINES);
+	       sc_record_room(peer, SC_ABI_DELEGATED);
 }
 
 static int peer_progress(struct sc_peer *peer)

@@ -616,6 +616,28 @@ static void test_data_waits(void **state)
 	}
 }
 
+/*
+ * Several of them: they are withdrawn only if there is space for all notes. Else some would wait for a further call of
+ * ours.
+ */
+static void test_data_waits_together(void **state)
+{
+	OPEN();
+	for (uint64_t i = 0; i < 20; i++)
+		put(from, at(8 * i, 8), SC_SEND_INJECT | SC_SEND_DATA);
+	pair[0].ep->config.buf_size = SC_ABI_LINE; /* the ring does not overflow */
+	while (!sc_record_room(pair[0].peer, 18))
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT), 0);
+	for (int poll = 0; poll < 20 * 200; poll++)
+		sc_ep_poll(pair[0].ep);
+	owner_polls();
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+	pair[0].ep->config.buf_size = pair[1].ep->config.buf_size;
+	expect_done(20);
+	rma_close();
+}
+
 /* The application counts what is done to that memory: it has to poll for that. */
 static void test_counted(void **state)
 {
@@ -871,6 +893,7 @@ int main(void)
 		cmocka_unit_test(test_read_back),
 		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_data_waits),
+		cmocka_unit_test(test_data_waits_together),
 		cmocka_unit_test(test_counted),
 		cmocka_unit_test(test_counting_endpoint),
 		cmocka_unit_test(test_alone),
