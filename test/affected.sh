@@ -51,16 +51,30 @@ changed()
 # selected: the parts of the files that are read, by their rows
 selected()
 {
-	while IFS= read -r file; do
-		name=${file##*/}
-		grep '^[^# ][^ ]*:' "$table" | while IFS= read -r row; do
-			# a pattern is to be one
-			# shellcheck disable=SC2254
-			case $file in
-			${row%%:*}) printf '%s\n' "${row#*:}" ;;
-			esac
-		done | tr ' \t' '\n\n' | sed "s|@|${name%.*}|"
-	done | awk -F : 'NF < 2 && !/^-?$/
+	awk -v table="$table" '
+		BEGIN {
+			while ((getline row <table) > 0)
+				if (row ~ /^[^# ][^ ]*:/) {
+					name = substr(row, 1, index(row, ":") - 1)
+					gsub(/[.]/, "[.]", name)
+					gsub(/[*]/, ".*", name)
+					pattern[++rows] = "^" name "$"
+					parts[rows] = substr(row, index(row, ":") + 1)
+				}
+		}
+		{
+			name = $0
+			sub(".*/", "", name)
+			sub("[.][^.]*$", "", name)
+			for (i = 1; i <= rows; i++)
+				if ($0 ~ pattern[i]) {
+					count = split(parts[i], word, " ")
+					for (j = 1; j <= count; j++) {
+						sub("@", name, word[j])
+						print word[j]
+					}
+				}
+		}' | awk -F : 'NF < 2 && !/^-?$/
 		NF == 2 { split($2, word, ","); for (i in word) print $1 ":" word[i] }' | sort -u
 }
 

@@ -13,12 +13,20 @@ complain()
 	status=1
 }
 
+# What the sources call or define, a line each; LC_ALL: sort and comm agree
+LC_ALL=C
+export LC_ALL
+there=$(mktemp) || exit 99
+trap 'rm -f "$there"' EXIT
+trap 'exit 1' HUP INT TERM
+
+grep -rhoE '\b(sc|shmcma)_[a-z0-9_]+\(' src prov include | tr -d '(' | sort -u >"$there"
 for document in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md test/mutation/README.md; do
 	for file in $(grep -oE '\b(src|prov|util|test|models|include|docs|man)/[A-Za-z0-9_/-]+\.[A-Za-z0-9]+' "$document" | sort -u); do
 		[ -e "$file" ] || complain "$document names $file, which is not there"
 	done
-	for name in $(grep -oE '\b(sc|shmcma)_[a-z0-9_]+\(\)' "$document" | tr -d '()' | sort -u); do
-		grep -rqE "\b$name\(" src prov include || complain "$document names $name(), which is not there"
+	for name in $(grep -oE '\b(sc|shmcma)_[a-z0-9_]+\(\)' "$document" | tr -d '()' | sort -u | comm -23 - "$there"); do
+		complain "$document names $name(), which is not there"
 	done
 	# "`name()` in `file`", "`NAME` in `file`", on one line or two
 	tr '\n' ' ' <"$document" | grep -oE '`([a-z0-9_]+\(\)|[A-Z][A-Z0-9_]+)` in +`[a-z]+/[A-Za-z0-9_/.-]+`' |
@@ -30,9 +38,10 @@ for document in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md test/mutation/R
 			esac || echo "$document says that $name is in $file"
 		done | grep . && status=1
 done
+grep -rhowE '[A-Z][A-Z0-9]*_[A-Z0-9_]+' src prov include test configure.ac | sort -u >"$there"
 for document in docs/*.md; do
-	for name in $(grep -oE '`[A-Z][A-Z0-9]*_[A-Z0-9_]+`' "$document" | tr -d '`' | sort -u); do
-		grep -rqwF "$name" src prov include test configure.ac || complain "$document names $name, which is not there"
+	for name in $(grep -oE '`[A-Z][A-Z0-9]*_[A-Z0-9_]+`' "$document" | tr -d '`' | sort -u | comm -23 - "$there"); do
+		complain "$document names $name, which is not there"
 	done
 done
 # 'docs/MEASUREMENTS.md, "NAME"' in a comment, on one line or two

@@ -40,10 +40,17 @@ complain()
 	status=1
 }
 
-# includes FILE: what it includes, quotes and brackets kept
+# includes FILE...: lines "FILE name", of what they include, quotes and brackets kept
 includes()
 {
-	sed -n 's/^[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*[>"]\).*/\1/p' "$1"
+	awk '/^[ \t]*#[ \t]*include[ \t]*[<"]/ && match($0, /[<"][^>"]*[>"]/) { print FILENAME, substr($0, RSTART, RLENGTH) }' "$@"
+}
+
+# plain NAME: the name without quotes, in $header
+plain()
+{
+	header=${1#\"}
+	header=${header%\"}
 }
 
 # judge HOW: the lines of $needs, "tree/room/module tree/room/module", of which the first needs the second. Not behind a
@@ -69,36 +76,32 @@ judge()
 # symbols TREE: lines "module nm's line" of its objects
 symbols()
 {
-	for object in "$build/$1"/*/*_la-*.o "$build/$1"/*/.libs/*_la-*.o; do
-		[ -f "$object" ] || continue
-		module=$(echo "$object" | sed "s|^$build/||; s|/\.libs/|/|; s|/[^/]*_la-\([^/]*\)\.o\$|/\1|")
-		nm "$object" | sed "s|^|$module |"
-	done
+	(cd "$build" && find "$1" -name '*_la-*.o' -exec nm -A {} +) |
+		sed 's|^\([^:]*\):|\1 |; s|/\.libs/|/|; s|/[^/]*_la-\([^/]*\)\.o |/\1 |'
 }
 
 needs=$(mktemp) || exit 99
-trap 'rm -f "$needs"' EXIT
+included=$(mktemp) || exit 99
+trap 'rm -f "$needs" "$included"' EXIT
 trap 'exit 1' HUP INT TERM
 
 for tree in src prov; do
-	for file in "$tree"/*/*.[ch]; do
-		for name in $(includes "$file"); do
-			case $tree:$name in
-			src:'<shmcma/abi.h>' | *:'<shmcma/core.h>' | prov:'<rdma/'*) ;;
-			src:*rdma/*) complain "$file includes $name: the core knows nothing of libfabric" ;;
-			prov:*shmcma/*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
-			src:'<'*shmcma*) complain "$file includes $name: not a header of the core" ;;
-			*:'<'*) ;;
-			*)
-				[ -f "$tree/$(echo "$name" | tr -d '"')" ] ||
-					complain "$file includes $name: headers of $tree/ go by their room and name"
-				;;
-			esac
-		done
-	done
-	for file in "$tree"/*/*.[ch]; do
-		includes "$file" | sed -n "s|^\"\(.*\)\.h\"\$|${file%.*} $tree/\1|p" | awk '$1 != $2'
-	done | sort -u >"$needs"
+	includes "$tree"/*/*.[ch] >"$included"
+	while read -r file name; do
+		case $tree:$name in
+		src:'<shmcma/abi.h>' | *:'<shmcma/core.h>' | prov:'<rdma/'*) ;;
+		src:*rdma/*) complain "$file includes $name: the core knows nothing of libfabric" ;;
+		prov:*shmcma/*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
+		src:'<'*shmcma*) complain "$file includes $name: not a header of the core" ;;
+		*:'<'*) ;;
+		*)
+			plain "$name"
+			[ -f "$tree/$header" ] ||
+				complain "$file includes $name: headers of $tree/ go by their room and name"
+			;;
+		esac
+	done <"$included"
+	sed -n "s|^\(.*\)\.[ch] \"\(.*\)\.h\"\$|\1 $tree/\2|p" "$included" | awk '$1 != $2' | sort -u >"$needs"
 	judge includes
 	symbols "$tree" | awk '$(NF - 1) == "U" { wants[$1 " " $NF] }
 		$(NF - 1) ~ /^[A-TV-Z]$/ { has[$NF] = $1 }
@@ -112,39 +115,35 @@ for tree in src prov; do
 	judge calls
 done
 
-for file in util/*.[ch]; do
-	for name in $(includes "$file"); do
-		case $name in
-		'<shmcma/core.h>') ;;
-		'<rdma/'*)
-			case $file in
-			util/libfabric.c | util/pair.c) ;;
-			*) complain "$file includes $name: util/libfabric.c and util/pair.c alone" ;;
-			esac
-			;;
-		*shmcma/*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
-		'"'*)
-			[ -f "util/$(echo "$name" | tr -d '"')" ] ||
-				complain "$file includes $name: not found beside it"
-			;;
+includes util/*.[ch] >"$included"
+while read -r file name; do
+	case $name in
+	'<shmcma/core.h>') ;;
+	'<rdma/'*)
+		case $file in
+		util/libfabric.c | util/pair.c) ;;
+		*) complain "$file includes $name: util/libfabric.c and util/pair.c alone" ;;
 		esac
-	done
-done
+		;;
+	*shmcma/*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
+	'"'*)
+		plain "$name"
+		[ -f "util/$header" ] || complain "$file includes $name: not found beside it"
+		;;
+	esac
+done <"$included"
 
-for file in test/fabric/*.[ch] test/multi/*.[ch]; do
-	[ -f "$file" ] || continue
-	for name in $(includes "$file"); do
-		case $name in
-		*shmcma/abi.h* | *shmcma/core.h*)
-			complain "$file includes $name: it tests the public interface" ;;
-		'<'*) ;;
-		*)
-			header=$(echo "$name" | tr -d '"')
-			[ -f "$(dirname "$file")/$header" ] ||
-				complain "$file includes $name: not found beside it"
-			;;
-		esac
-	done
-done
+includes test/fabric/*.[ch] test/multi/*.[ch] >"$included"
+while read -r file name; do
+	case $name in
+	*shmcma/abi.h* | *shmcma/core.h*)
+		complain "$file includes $name: it tests the public interface" ;;
+	'<'*) ;;
+	*)
+		plain "$name"
+		[ -f "${file%/*}/$header" ] || complain "$file includes $name: not found beside it"
+		;;
+	esac
+done <"$included"
 
 exit $status

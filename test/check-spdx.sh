@@ -21,10 +21,14 @@ files()
 		grep -vxE 'configure~?|aclocal\.m4|Makefile(\.in)?|config\.(status|log)|libtool'
 }
 
-missing=$(files | grep -vE '^(test/fuzz/corpus/|debian/changelog$|debian/source/format$)' | while IFS= read -r file; do
-	[ -f "$file" ] || continue
-	head -n 5 "$file" | grep -q 'SPDX-License-Identifier: BSD-2-Clause' || echo "$file"
-done)
+missing=$(files | grep -vE '^(test/fuzz/corpus/|debian/changelog$|debian/source/format$)' | awk '{
+		found = lines = 0
+		while (!found && lines++ < 5 && (got = (getline line <$0)) > 0)
+			found = line ~ /SPDX-License-Identifier: BSD-2-Clause/
+		close($0)
+		if (!found && (lines > 1 || got == 0)) # else it is not there: a file that is removed and not committed
+			print
+	}')
 
 if [ -n "$missing" ]; then
 	echo "no line 'SPDX-License-Identifier: BSD-2-Clause' near the top of:"
