@@ -688,9 +688,6 @@ void sc_peer_put(struct sc_peer *peer);
 /* The caller does not know that address any more, see struct sc_ep_attr. */
 void sc_peers_unknown(struct sc_ep *ep, const char *addr);
 
-/* Returns the number of known peers. */
-size_t sc_peers_count(const struct sc_ep *ep);
-
 /*
  * Tells whether an endpoint with that address (a scalable one: any of its contexts) has ever connected to this one. Of
  * the forgotten peers the core remembers the last SC_DEPARTED_MAX.
@@ -825,9 +822,8 @@ int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 int sc_rxq_cancel(struct sc_rxq *rxq, const void *context);
 int sc_rx_cancel(struct sc_ep *ep, const void *context);
 
-/* Return the free part of rx_size. */
+/* Returns the free part of rx_size. */
 size_t sc_rxq_room(const struct sc_rxq *rxq);
-size_t sc_rx_room(const struct sc_ep *ep);
 
 /* ---- receives that are posted elsewhere ------------------------------------------------------- */
 

@@ -303,11 +303,6 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	return 0;
 }
 
-size_t sc_peers_count(const struct sc_ep *ep)
-{
-	return ep->peer_count;
-}
-
 /* A walk over the list that the peer leaves must allow that (sc_list_for_safe). */
 static void move(struct sc_peer *peer, struct sc_list *list)
 {

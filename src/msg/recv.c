@@ -286,11 +286,6 @@ int sc_rx_cancel(struct sc_ep *ep, const void *context)
 	return sc_rxq_cancel(ep->rxq, context);
 }
 
-size_t sc_rx_room(const struct sc_ep *ep)
-{
-	return sc_rxq_room(ep->rxq);
-}
-
 static void end_directed(struct sc_rxq *rxq, struct sc_match *queue, const struct sc_source *source,
 			 int error)
 {

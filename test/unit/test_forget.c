@@ -47,7 +47,7 @@ static int teardown(void **state)
 
 static size_t count(void)
 {
-	return sc_peers_count(host.ep);
+	return host.ep->peer_count;
 }
 
 static void assert_empty(void)

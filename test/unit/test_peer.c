@@ -2145,7 +2145,7 @@ static void test_introduction_of_one_that_has_left(void **state)
 		assert_int_equal(pair[1].ep->counters.accepts, 1);
 		assert_false(core_has_file(child.line));
 		sc_peer_put(peer);
-		assert_int_equal(sc_peers_count(pair[1].ep), 0);
+		assert_int_equal(pair[1].ep->peer_count, 0);
 		assert_int_equal(child_end(&child), 0);
 		three_close();
 	}

@@ -122,13 +122,13 @@ static void test_room(void **state)
 	(void)state;
 	attr.rx_size = 2;
 	pair_open(pair, &attr, WAY_LOCAL);
-	assert_int_equal(sc_rx_room(pair[1].ep), 2);
+	assert_int_equal(sc_rxq_room(sc_ep_rxq(pair[1].ep)), 2);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
-	assert_int_equal(sc_rx_room(pair[1].ep), 0);
+	assert_int_equal(sc_rxq_room(sc_ep_rxq(pair[1].ep)), 0);
 	for (int i = 0; i < 3; i++)
 		send_to_1(8, 0, 0);
-	assert_int_equal(sc_rx_room(pair[1].ep), 2);
+	assert_int_equal(sc_rxq_room(sc_ep_rxq(pair[1].ep)), 2);
 	pair_close(pair);
 }
 
