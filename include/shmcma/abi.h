@@ -428,14 +428,14 @@ struct sc_abi_atomic {
 #define SC_ABI_ATOMIC_FIRST 24
 
 /*
- * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it. `number`:
- * of the delegated put, if it was withdrawn; else none that is withdrawn has it.
+ * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it. 
+ * `withdrawn`: it is about the delegated put of that number, which was withdrawn.
  */
 struct sc_abi_note {
 	uint64_t data, key, len;
 	uint32_t access; /* SC_REG_READ or SC_REG_WRITE of core.h: the kind of access */
-	uint32_t number;
-	uint32_t pad[6];
+	uint32_t number, withdrawn;
+	uint32_t pad[5];
 };
 
 /*
@@ -772,6 +772,7 @@ SC_ABI_AT(sc_abi_atomic, operands, 32);
 SC_ABI_SIZE(sc_abi_note, 56);
 SC_ABI_AT(sc_abi_note, access, 24);
 SC_ABI_AT(sc_abi_note, number, 28);
+SC_ABI_AT(sc_abi_note, withdrawn, 32);
 SC_ABI_SIZE(sc_abi_got, 56);
 SC_ABI_AT(sc_abi_got, bufs, 24);
 SC_ABI_SIZE(sc_abi_result, 56);

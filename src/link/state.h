@@ -418,7 +418,8 @@ struct sc_rma_op {
 	uint32_t answers; /* answers to come */
 	int error;	  /* negative errno of the first failure */
 	uint64_t at;	  /* lines of the ring up to the end of its record */
-	uint32_t number; /* of the oldest delegated operation that is open: this one, if it is withdrawn */
+	bool withdrawn;	  /* it was delegated, */
+	uint32_t number;  /* with this number */
 	struct sc_share share; /* assisted: shared with the peer, under `ref`; */
 	struct sc_reg_ref ref;
 	bool heard; /* the peer's application must hear of it */
@@ -663,6 +664,12 @@ static inline void sc_ep_begin(struct sc_ep *ep, enum sc_work work, struct sc_li
 static inline bool sc_peer_has_delegated(const struct sc_peer *peer)
 {
 	return peer->delegate.first != peer->delegate.end;
+}
+
+/* Tells whether the oldest of these is withdrawn. */
+static inline bool sc_peer_has_withdrawn(const struct sc_peer *peer)
+{
+	return peer->delegate.first == peer->delegate.ours && sc_peer_has_delegated(peer);
 }
 
 /* Counts an operation that has ended; `cntr` is its own, see core.h, `error` a negative errno or 0. */

@@ -39,8 +39,8 @@
  *
  * Death. If the peer dies, the copy fails, and the endpoint reports it. If this process dies, the target does the puts when
  * it polls: it takes those that are not withdrawn, and does those that are withdrawn and of which delegation.done does
- * not say that they are done (sc_taker_inherit()). So if this process dies between a copy and the store of that word,
- * which is at the end of the system call that copies, the target writes the same bytes once more. exit(3) runs
+ * not say that they are done (sc_taker_inherit()). A signal that comes during the system call of a copy kills this
+ * process before it can store that word; then the target writes the same bytes once more, at its next poll. exit(3) runs
  * sc_rescue_finish() before. A forked child has no daemon's thread and no use for its parent's operations.
  */
 #include "proc/rescue.h"

@@ -57,7 +57,10 @@
  * the peer is alive and will write. If this process dies before the commit, nothing was delegated. After the commit the
  * peer may take what is not withdrawn, as its ring holds all that it needs. When it sees the death, it does the puts that
  * are withdrawn and not done (rescue.c), and takes answer buffers back. No process waits for either. An endpoint that
- * closes first withdraws its operations and does them.
+ * closes first withdraws its operations and does them; if the peer has one in hand, the peer does the others.
+ *
+ * For the peer a put is done that has become a request, or whose note waits for space. If this process dies then, the
+ * request is lost, or the peer's application does not hear of the put.
  */
 #include "rma/delegate.h"
 
@@ -575,6 +578,9 @@ void sc_delegate_end_peer(struct sc_peer *peer, int error)
 		while (delegate->first == delegate->ours && delegate->rescued)
 			end_rescued(peer);
 	}
+	/* the peer does not do what has failed here, even if this process dies next */
+	if (sc_peer_has_delegated(peer) && peer->seg && peer->out_slot != SC_PEER_NO_SLOT)
+		sc_rescue_tell_done(delegate->rescue, delegate->end);
 	for (; sc_peer_has_delegated(peer); delegate->first++)
 		sc_delegated_end(peer, error);
 	delegate->ours = delegate->end;
@@ -590,7 +596,8 @@ void sc_delegate_end_peer(struct sc_peer *peer, int error)
  */
 static bool stay(struct sc_peer *peer)
 {
-	return sc_delegate_is_open(peer, peer->delegate.unrescuable) &&
+	return peer->delegate.ours == peer->delegate.end &&
+	       sc_delegate_is_open(peer, peer->delegate.unrescuable) &&
 	       !sc_delegate_is_open(peer, peer->delegate.awaited) &&
 	       sc_record_room(peer, SC_ABI_DELEGATED);
 }

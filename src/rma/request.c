@@ -274,6 +274,7 @@ static void note_put(struct sc_peer *peer, const struct sc_rma_op *op)
 	note->key = op->remote[0].key;
 	note->len = op->size;
 	note->access = op->event == SC_EVENT_WRITE ? SC_REG_WRITE : SC_REG_READ;
+	note->withdrawn = op->withdrawn;
 	note->number = op->number;
 	if (!op->started) /* else the peer has served and counted it */
 		flags |= SC_ABI_F_EVENT;

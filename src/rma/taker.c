@@ -223,7 +223,7 @@ void sc_taker_noted(struct sc_peer *peer, uint32_t number)
 		put->ctl = 0;
 }
 
-/* Does a put that its dead initiator has not done. False: there is no space for its completion. */
+/* Does a put that its initiator has not done. False: there is no space for its completion. */
 static bool inherit(struct sc_peer *peer, struct sc_passed *put)
 {
 	struct sc_access access;
@@ -231,26 +231,28 @@ static bool inherit(struct sc_peer *peer, struct sc_passed *put)
 
 	if (is_crowded(peer, put->ctl))
 		return false;
-	if (!put_do(peer, &put->at, put->ctl, &access, &why))
+	/* a peer that has gone before its segment was attached again has taken its buffers with it */
+	if ((peer->seg || !(sc_ctl_flags(put->ctl) & SC_ABI_F_BOUNCED)) &&
+	    !put_do(peer, &put->at, put->ctl, &access, &why))
 		put_tell(peer, &put->at, put->ctl, &access);
 	put->ctl = 0;
 	return true;
 }
 
 /*
- * Tells whether the peer has done the withdrawn put before it died. `done` may be from any time ago, if it has done none
- * since; else it is at most as far away as operations can be that are open, or that a withdrawal takes back.
+ * Tells whether the peer has done the withdrawn put. `done` is from any time ago, if the peer has done none since; else it
+ * is at most as far away as operations can be open.
  */
 static bool is_done(uint32_t number, uint32_t done)
 {
-	return done - number - 1 < 2 * SC_ABI_DELEGATED;
+	return done - number - 1 < SC_ABI_DELEGATED;
 }
 
 bool sc_taker_inherit(struct sc_peer *peer)
 {
 	uint32_t done, end = peer->taker.seen;
 
-	if (!peer->taker.passed || !peer->seg || !sc_peer_is_dead(peer))
+	if (!peer->taker.passed || peer->vanished)
 		return true;
 	/* D1' acquire: pairs with D1 in sc_rescue_tell_done() */
 	done = sc_load_acquire_32(&sc_seg_slot(peer->ep->seg, peer->in_slot)->delegation.done);

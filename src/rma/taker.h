@@ -14,8 +14,8 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why);
 void sc_taker_noted(struct sc_peer *peer, uint32_t number);
 
 /*
- * The peer's ring is read to its end. If the peer is dead, does the puts that it has withdrawn and not done. False: one
- * needs space for its completion; call again.
+ * The peer is dead or has departed, and its ring is read to its end. Does the puts that it has withdrawn and not done.
+ * False: one needs space for its completion; call again. A peer that has only vanished may still do them: no effect.
  */
 bool sc_taker_inherit(struct sc_peer *peer);
 

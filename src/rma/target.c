@@ -550,7 +550,8 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 	}
 	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
 		return -ENOMEM;
-	sc_taker_noted(peer, note.number);
+	if (note.withdrawn)
+		sc_taker_noted(peer, note.number);
 	if (flags & SC_ABI_F_EVENT)
 		sc_access_count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access);
 	if (flags & SC_ABI_F_DATA)

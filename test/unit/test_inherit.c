@@ -19,6 +19,7 @@
 #include "proc/process.h"
 #include "proc/rescue.h"
 #include "rma/delegated.h"
+#include "rma/taker.h"
 #include "rma_pair.h"
 
 static const struct route direct = { "copied by CMA", false, WAY_CMA };
@@ -36,7 +37,8 @@ struct plan {
 	bool polls;	     /* its endpoint's thread withdraws them, else the daemon's thread does */
 	uint32_t withdrawn;  /* without `point`: as many are withdrawn, and */
 	uint32_t copied;     /* so many of those are done */
-	bool leaves;	     /* then it gives the target up, and lives */
+	bool asks;	     /* before them it asks the target for a put with data, */
+	bool leaves;	     /* or after them it gives the target up */
 	const char *point;   /* it stops here, for the nth time */
 	int nth;
 };
@@ -80,12 +82,33 @@ static void inject_all(struct sc_ep *ep, bool data)
 	CHILD_CHECK(sc_ep_counters(ep)->rma_delegated == PUTS);
 }
 
+/* A fence: the target does it, and a note follows its answer. */
+static void ask(struct sc_ep *ep)
+{
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote = at(PUTS * APART, 8);
+	struct sc_rma rma = { .iov = &iov,
+			      .iov_count = 1,
+			      .remote = &remote,
+			      .remote_count = 1,
+			      .data = PUTS,
+			      .flags = SC_RMA_WRITE | SC_SEND_DATA | SC_SEND_FENCE | SC_SILENT };
+
+	target->can_read = SC_REACH_NO;
+	CHILD_CHECK(!sc_rma_post(ep, target, &rma));
+	target->can_read = SC_REACH_YES;
+	CHILD_CHECK(!sc_list_empty(&target->rma.waiting));
+}
+
 /* As withdraw() of rescue.c, and as if it had copied some. */
 static void withdraw_by_hand(const struct plan *plan)
 {
 	struct sc_rescue *rescue = target->delegate.rescue;
 	uint64_t *claim = &sc_seg_slot(target->seg, target->out_slot)->delegation.claim;
 
+	sc_store_relaxed_32(&rescue->keeper, SC_RESCUE_COPIES);
+	rescue->withdrawn = plan->start + plan->withdrawn;
+	rescue->from = rescue->done = plan->start + plan->copied;
 	if (plan->copied)
 		sc_rescue_tell_done(rescue, plan->start + plan->copied);
 	CHILD_CHECK(sc_cas_acq_rel_64(claim, plan->start,
@@ -149,15 +172,20 @@ static void initiator(struct child *self, void *arg)
 	number_from(plan->start);
 	sc_process_lock(); /* the thread does nothing; this thread does, in its place */
 	sc_store_relaxed_32(&sc_process.rescue_looks, 1);
+	if (plan->asks)
+		ask(ep);
 	inject_all(ep, plan->data);
 	if (!plan->point) {
 		withdraw_by_hand(plan);
 		sc_process_unlock();
 		say("withdrawn");
 		child_wait(me);
-		sc_peer_quarantine(target, -EPROTO, "a test");
-		sc_ep_poll(ep);
-		say_and_wait("left");
+		if (plan->leaves)
+			sc_peer_quarantine(target, -EPROTO, "a test");
+		for (int poll = 0; poll < 20; poll++)
+			sc_ep_poll(ep);
+		CHILD_CHECK(sc_list_empty(&target->rma.waiting));
+		say_and_wait("went on");
 	}
 #if defined(SC_FAULT_INJECTION)
 	go_to_point(ep, plan);
@@ -349,18 +377,68 @@ static void test_crowded(void **state)
 	rma_close();
 }
 
-/* The initiator gives the target up, and lives: nobody does its puts. */
+static void let_go_on(void)
+{
+	char line[CHILD_LINE];
+
+	assert_int_equal(send(child.down, "", 1, MSG_NOSIGNAL), 1);
+	assert_int_equal(read(child.up, line, sizeof(line)), sizeof(line));
+}
+
+/* The initiator gives the target up, and lives or dies: nobody does the puts that have failed there. */
 static void test_leaves(void **state)
 {
 	struct plan plan = { .withdrawn = PUTS, .copied = 2, .leaves = true };
 
 	(void)state;
+	for (int dies = 0; dies < 2; dies++) {
+		begin(&plan);
+		target_polls();
+		let_go_on();
+		if (dies)
+			child_kill(&child);
+		wait_departed();
+		assert_true(is_untouched(0, 0));
+		if (!dies)
+			child_kill(&child);
+		rma_close();
+	}
+}
+
+/* A note of another put comes behind the records of those that are withdrawn. */
+static void test_note_of_another(void **state)
+{
+	struct plan plan = { .withdrawn = PUTS, .asks = true };
+
+	(void)state;
 	begin(&plan);
 	target_polls();
-	assert_int_equal(send(child.down, "", 1, MSG_NOSIGNAL), 1);
+	let_go_on();
+	target_polls();
+	assert_int_equal(comp_take(&pair[1].rx).data, PUTS);
+	child_kill(&child);
 	wait_departed();
+	memset(space + PUTS * APART, 0xa5, 8);
+	expect_landed(0);
+	rma_close();
+}
+
+/* Nothing proves that the initiator has gone: it may still do them. */
+static void test_vanished(void **state)
+{
+	struct plan plan = { .withdrawn = PUTS };
+	struct sc_peer *peer;
+
+	(void)state;
+	peer = begin(&plan);
+	target_polls();
+	peer->vanished = true;
+	assert_true(sc_taker_inherit(peer));
+	peer->vanished = false;
 	assert_true(is_untouched(0, 0));
 	child_kill(&child);
+	wait_departed();
+	expect_landed(0);
 	rma_close();
 }
 
@@ -468,6 +546,8 @@ int main(void)
 		cmocka_unit_test(test_with_data),
 		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_leaves),
+		cmocka_unit_test(test_note_of_another),
+		cmocka_unit_test(test_vanished),
 		cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_in_overflow),
 #if defined(SC_FAULT_INJECTION)

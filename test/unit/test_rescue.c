@@ -254,6 +254,62 @@ static void test_posted_unseen(void **state)
 	rma_close();
 }
 
+/* The owner has taken the first of several; meanwhile the endpoint's thread withdraws the others, and sends messages. */
+static int withdraw_amid(const char *point)
+{
+	static bool was_here;
+
+	if (was_here || strcmp(point, "taker.written"))
+		return 0;
+	was_here = true;
+	for (int poll = 0; poll < 2000; poll++)
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(pair[0].peer->delegate.ours - pair[0].peer->delegate.first, 1);
+	while (!end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT))
+		;
+	return 0;
+}
+
+/* Injected puts with remote data that are withdrawn do not stay because the ring is full: they keep it full. */
+static void test_withdrawn_before_full(void **state)
+{
+	OPEN();
+	for (uint64_t i = 0; i < 8; i++)
+		put(from, at(8 * i, 8), SC_SEND_INJECT | SC_SEND_DATA);
+	sc_fault_hook = withdraw_amid;
+	owner_polls();
+	expect_done(8);
+	owner_polls();
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+	rma_close();
+}
+
+static int close_amid(const char *point)
+{
+	static bool was_here;
+
+	if (was_here || strcmp(point, "taker.written"))
+		return 0;
+	was_here = true;
+	end_close(&pair[0]);
+	return 0;
+}
+
+/* The endpoint closes while the owner has one in hand: it withdraws the others, and the owner does them. */
+static void test_closes_amid(void **state)
+{
+	OPEN();
+	hold();
+	for (uint64_t i = 0; i < 8; i++)
+		put(from + 8 * i, at(8 * i, 8), SC_SEND_INJECT);
+	release();
+	sc_fault_hook = close_amid;
+	owner_polls();
+	assert_memory_equal(space, from, 64);
+	rma_close();
+}
+
 /* While the daemon's thread copies, the endpoint's thread does not wait for it. */
 static int poll_meanwhile(const char *point)
 {
@@ -882,6 +938,8 @@ int main(void)
 #if defined(SC_FAULT_INJECTION)
 		cmocka_unit_test(test_posted_unseen),
 		cmocka_unit_test(test_meanwhile),
+		cmocka_unit_test(test_withdrawn_before_full),
+		cmocka_unit_test(test_closes_amid),
 #endif
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_behind_others),
