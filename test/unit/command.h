@@ -58,7 +58,7 @@ static inline void says(const char *text, const char *part)
 /* Does the output of the command parse, if there is Python to tell? */
 static inline bool is_json(const char *command)
 {
-	char line[256], text[COMMAND_TEXT];
+	char line[512], text[COMMAND_TEXT];
 
 	if (run_command("command -v python3", text))
 		return true;
