@@ -139,10 +139,11 @@ static inline const struct sc_abi_delegate *record_at(const struct sc_ring_place
 
 /*
  * Does the put of the record at `at`, if a registration allows it. -EPROTO with *why; another negative errno: for the
- * initiator.
+ * initiator. Always inline: a call costs a twentieth of the instructions of a small put.
  */
-static int put_do(struct sc_peer *peer, const struct sc_ring_place *at, uint64_t ctl,
-		  struct sc_access *access, const char **why)
+static inline __attribute__((always_inline)) int put_do(struct sc_peer *peer,
+							const struct sc_ring_place *at, uint64_t ctl,
+							struct sc_access *access, const char **why)
 {
 	const struct sc_abi_delegate *record = record_at(at);
 	bool bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
@@ -172,8 +173,8 @@ static int put_do(struct sc_peer *peer, const struct sc_ring_place *at, uint64_t
 }
 
 /* Counts a put that is done, and reports its data. */
-static void put_tell(struct sc_peer *peer, const struct sc_ring_place *at, uint64_t ctl,
-		     const struct sc_access *access)
+static inline void put_tell(struct sc_peer *peer, const struct sc_ring_place *at, uint64_t ctl,
+			    const struct sc_access *access)
 {
 	sc_access_served(peer->ep, access, true);
 	if (sc_ctl_flags(ctl) & SC_ABI_F_DATA)
@@ -224,7 +225,7 @@ void sc_taker_noted(struct sc_peer *peer, uint32_t number)
 }
 
 /* Does a put that its initiator has not done. False: there is no space for its completion. */
-static bool inherit(struct sc_peer *peer, struct sc_passed *put)
+static __attribute__((noinline)) bool inherit(struct sc_peer *peer, struct sc_passed *put)
 {
 	struct sc_access access;
 	const char *why;
