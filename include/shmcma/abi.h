@@ -428,7 +428,7 @@ struct sc_abi_atomic {
 #define SC_ABI_ATOMIC_FIRST 24
 
 /*
- * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it. 
+ * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it.
  * `withdrawn`: it is about the delegated put of that number, which was withdrawn.
  */
 struct sc_abi_note {
