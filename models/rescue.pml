@@ -7,8 +7,8 @@
  * withdrawn and what the endpoint's thread adds. The target takes puts, or computes for ever. Stores are seen in their
  * order, as their releases have it.
  *
- * DIES=1: both threads of the initiator may die at any moment, together. Then the target reads the records that are left, and does
- * the puts over which it has passed and which are not said to be done.
+ * DIES=1: both threads of the initiator may die at any moment, together. Then the target reads the records that are left,
+ * and does the puts over which it has passed and which are not said to be done.
  *
  * Asserted: each put is done once, in order; it is told of once, when it is done; the endpoint's thread comes to its end,
  * whatever the target does. After a death each put is done by a target that polls; only the one that was in hand may be

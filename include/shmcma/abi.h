@@ -553,8 +553,8 @@ struct sc_abi_chunks {
  * A withdrawal takes back the operations that are not taken: at that moment, their numbers are below the high half and
  * not below the low half. The owner passes over these operations.
  *
- * done: written by the claimant. All withdrawn operations before this number are done. If the claimant dies, the owner
- * does the withdrawn puts from this number on.
+ * done: written by the claimant. All withdrawn operations before this number are done. If the claimant dies or departs,
+ * the owner does the withdrawn puts from this number on.
  */
 struct sc_abi_delegation {
 	uint64_t claim;

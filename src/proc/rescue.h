@@ -83,8 +83,8 @@ void sc_rescue_quit(struct sc_rescue *rescue);
 void sc_rescue_close(struct sc_rescue *rescue);
 
 /*
- * Tells the peer that withdrawn operations before this number are done. If this process dies, the peer does the puts
- * behind them. The thread that withdraws calls this.
+ * Tells the peer that withdrawn operations before this number are done. If this process dies, the peer does the withdrawn
+ * puts from this number on. The thread that has done one calls this.
  */
 void sc_rescue_tell_done(const struct sc_rescue *rescue, uint32_t number);
 

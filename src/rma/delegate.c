@@ -510,7 +510,7 @@ static int withdraw(struct sc_peer *peer)
 /* WITHDRAWN to DONE: the oldest operation. */
 static void pass_done(struct sc_peer *peer)
 {
-	assert(peer->delegate.first == peer->delegate.ours && peer->delegate.ours != peer->delegate.end);
+	assert(sc_peer_has_withdrawn(peer));
 	peer->delegate.ours = ++peer->delegate.first;
 }
 

@@ -89,7 +89,7 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 	op->started = op->far = op->again = false;
 	op->answers = 0;
 	op->error = 0;
-	op->withdrawn = sc_peer_has_withdrawn(peer); /* others wait for those */
+	op->withdrawn = sc_peer_has_withdrawn(peer); /* no other operation is made while one is */
 	op->number = peer->delegate.first;
 	op->copy = NULL;
 	op->iov_count = 0;

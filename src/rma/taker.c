@@ -8,8 +8,8 @@
  * are free, the record stays in the ring: the peer gives others back, or withdraws the get.
  *
  * A put that the peer has withdrawn stays in the lines of the ring, or in the peer's buffers, until the peer has done it.
- * So this process keeps where its record is, and does the put if the peer dies before (sc_taker_inherit()). The peer tells
- * by delegation.done how far it has come, and by the number in a note that it has done that put.
+ * So this process keeps where its record is, and does the put if the peer has gone before (sc_taker_inherit()). The peer
+ * tells by delegation.done how far it has come, and by the number in a note that it has done that put.
  *
  * This process reports the puts that it has ended once for each look at the initiator's ring. If the peer dies,
  * operations that are taken are done, or done in part; no process reads the answer, and its buffers come back with the

@@ -29,7 +29,7 @@ static const size_t sizes[] = { 8, 200, 300, 4000, 0, 32, 256, 4096 };
 #define PUTS (sizeof(sizes) / sizeof(sizes[0]))
 #define APART ((size_t)8192)
 
-/* The steps of an initiator, until it is killed. */
+/* The initiator takes these steps, until the target kills it. */
 struct plan {
 	const char *address; /* of the target */
 	uint32_t start;	     /* number of the first put */
@@ -275,7 +275,7 @@ static uint32_t count_done(const struct plan *plan)
 	return count <= PUTS ? count : 0; /* 0: the initiator has never told */
 }
 
-/* The puts from `first` on have landed, and no byte besides; those before are as mark() has left them. */
+/* The puts from `first` on have written their bytes. mark() has written the bytes of those before. Nothing else is written. */
 static void expect_landed(uint32_t first)
 {
 	for (size_t i = 0; i < PUTS; i++) {
@@ -325,8 +325,9 @@ static void follow(struct plan plan, bool passes)
 }
 
 /*
- * All are withdrawn, or the first ones, and some are done. The numbers are small, or about to wrap; then some are always
- * done, because 0, which the initiator has not written, is so near.
+ * The initiator has withdrawn all puts, or the first ones, and has done some. The numbers of the puts are small or large. The
+ * last ones wrap: then the initiator has always done some, because the target would take the first value of `done`, 0, for
+ * a number that the initiator has written.
  */
 static void test_withdrawn(void **state)
 {
