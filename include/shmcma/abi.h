@@ -390,26 +390,28 @@ struct sc_abi_share {
 
 /*
  * SC_ABI_PUT with SC_ABI_F_BOUNCED: `size` (in ctl) bytes to `addr` under `key`. A longer put has several such records;
- * the last one has SC_ABI_F_ACK, and one answer (SC_ABI_DONE) covers them all.
+ * the last one has SC_ABI_F_ACK, and one answer (SC_ABI_DONE) covers them all. With SC_ABI_F_DATA in the last one the
+ * owner's application gets `data` when all are done.
  */
+#define SC_ABI_PUT_BUFS 12
 struct sc_abi_put {
 	sc_abi_op op;
-	uint64_t key, addr;
-	uint16_t bufs[SC_ABI_RECORD_BUFS];
+	uint64_t key, addr, data;
+	uint16_t bufs[SC_ABI_PUT_BUFS];
 };
 
 /*
  * SC_ABI_PUT without SC_ABI_F_BOUNCED, and SC_ABI_GET: the first line. Further segments of the writer's memory fill the
  * further lines as in SC_ABI_RDV; ctl's size is their number. Answers: SC_ABI_DONE; for a get through bounce buffers
  * SC_ABI_GOTs before it. SC_ABI_DONE to such a put with EOPNOTSUPP: not possible, use SC_ABI_F_BOUNCED; with EFAULT:
- * not of this memory, use SC_ABI_F_BOUNCED for it.
+ * not of this memory, use SC_ABI_F_BOUNCED for it. A put with SC_ABI_F_DATA: as with SC_ABI_F_BOUNCED.
  */
 struct sc_abi_far {
 	sc_abi_op op;
 	uint64_t key, addr;
 	uint64_t size; /* sum of the segments, bytes */
 	struct sc_abi_segment first;
-	uint64_t pad;
+	uint64_t data; /* put */
 };
 
 /*
@@ -429,13 +431,13 @@ struct sc_abi_atomic {
 
 /*
  * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it.
- * `withdrawn`: it is about the delegated put of that number, which was withdrawn.
+ * `number`: of the delegated put of which it tells, which was withdrawn; else of the next one that is delegated.
  */
 struct sc_abi_note {
 	uint64_t data, key, len;
 	uint32_t access; /* SC_REG_READ or SC_REG_WRITE of core.h: the kind of access */
-	uint32_t number, withdrawn;
-	uint32_t pad[5];
+	uint32_t number;
+	uint32_t pad[6];
 };
 
 /*
@@ -761,10 +763,12 @@ SC_ABI_AT(sc_abi_share, message.first, 32);
 SC_ABI_AT(sc_abi_share, memory.tag, 40);
 SC_ABI_SIZE(sc_abi_put, 56);
 SC_ABI_AT(sc_abi_put, addr, 16);
-SC_ABI_AT(sc_abi_put, bufs, 24);
+SC_ABI_AT(sc_abi_put, data, 24);
+SC_ABI_AT(sc_abi_put, bufs, 32);
 SC_ABI_SIZE(sc_abi_far, 56);
 SC_ABI_AT(sc_abi_far, size, 24);
 SC_ABI_AT(sc_abi_far, first, 32);
+SC_ABI_AT(sc_abi_far, data, 48);
 SC_ABI_SIZE(sc_abi_atomic, 56);
 SC_ABI_AT(sc_abi_atomic, kind, 24);
 SC_ABI_AT(sc_abi_atomic, count, 28);
@@ -772,7 +776,6 @@ SC_ABI_AT(sc_abi_atomic, operands, 32);
 SC_ABI_SIZE(sc_abi_note, 56);
 SC_ABI_AT(sc_abi_note, access, 24);
 SC_ABI_AT(sc_abi_note, number, 28);
-SC_ABI_AT(sc_abi_note, withdrawn, 32);
 SC_ABI_SIZE(sc_abi_got, 56);
 SC_ABI_AT(sc_abi_got, bufs, 24);
 SC_ABI_SIZE(sc_abi_result, 56);
@@ -827,7 +830,7 @@ SC_ABI_AT(sc_abi_directory, owner, 16);
 SC_ABI_SIZE(sc_abi_directory, 128);
 
 /* Counts the incompatible changes that the sizes below do not show. */
-#define SC_ABI_REVISION 2
+#define SC_ABI_REVISION 3
 
 /*
  * Changes with every incompatible change of the structures above: sizes folded together. Both sides

@@ -412,14 +412,12 @@ struct sc_rma_op {
 	size_t begun;	  /* bytes that have their records */
 	size_t moved;	  /* bytes that the peer has answered */
 	size_t got;	  /* get through bounce buffers: bytes of the record that is being answered */
-	bool started;	  /* it has written a record */
 	bool far;	  /* put: the peer copies from our memory */
 	bool again;	  /* the peer has answered that it cannot */
 	uint32_t answers; /* answers to come */
 	int error;	  /* negative errno of the first failure */
 	uint64_t at;	  /* lines of the ring up to the end of its record */
-	bool withdrawn;	  /* it was delegated, */
-	uint32_t number;  /* with this number */
+	uint32_t number;  /* note: see struct sc_abi_note */
 	struct sc_share share; /* assisted: shared with the peer, under `ref`; */
 	struct sc_reg_ref ref;
 	bool heard; /* the peer's application must hear of it */

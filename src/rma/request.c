@@ -9,6 +9,9 @@
  * endpoint asks for that order. Puts that the peer cannot copy from our memory are written again, in their order, so
  * nothing else is written behind such a put before its answer.
  *
+ * The peer counts a put, and tells its application the remote data, when it has executed the last record. So a put that
+ * the peer copies from our memory is one record, and has one range.
+ *
  * An atomic that nobody waits for has no answer: like a message, it is over when its record is written (sc_request_one()),
  * and what follows a fence waits until the peer has taken it (fence.h).
  *
@@ -61,13 +64,25 @@ void sc_request_note(struct sc_rma_op *op)
 	sc_request_queue(op);
 }
 
-/* Ends an operation whose requests are all answered; a note with data may follow. */
-static void op_finish(struct sc_rma_op *op)
+/* Returns how many buffers hold so many bytes. */
+static uint32_t buffers_of(const struct sc_ep *ep, uint64_t size)
 {
-	if (op->error || op->kind == SC_RMA_NOTE || !(op->flags & SC_SEND_DATA))
-		sc_rmaop_end(op, op->error);
-	else
-		sc_request_note(op);
+	return (uint32_t)((size + ep->config.buf_size - 1) >> ep->buf_shift);
+}
+
+bool sc_request_fits(struct sc_peer *peer, const struct sc_remote *remote, size_t count)
+{
+	uint32_t records = 0, buffers = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t here = buffers_of(peer->ep, remote[i].len);
+
+		buffers += here;
+		records += (here + PUT_BUFS - 1) / PUT_BUFS;
+	}
+	return peer->rma.requests < SC_RMA_REQUESTS_MAX && !peer->rma.fars && !peer->rma.gets &&
+	       !sc_record_room(peer, records ? records : 1) &&
+	       (!buffers || sc_record_may_lend(peer, buffers, 0));
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -87,10 +102,16 @@ static uint64_t begin(struct sc_rma_op *op, uint64_t words[7])
 	return remote->len - skip;
 }
 
-/* Returns the flag of the last record: with that the peer counts the operation. */
-static uint32_t event_flag(const struct sc_rma_op *op)
+/* Returns the flags by which the peer counts the operation, and its application gets the data. */
+static uint32_t tell_flags(const struct sc_rma_op *op)
 {
-	return op->begun == op->size ? SC_ABI_F_EVENT : 0;
+	return SC_ABI_F_EVENT | (op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0);
+}
+
+/* Returns those flags for the last record of a request; others have none. */
+static uint32_t last_flags(const struct sc_rma_op *op)
+{
+	return op->begun == op->size ? tell_flags(op) : 0;
 }
 
 static void asked(struct sc_rma_op *op)
@@ -110,7 +131,9 @@ static bool put_write(struct sc_rma_op *op)
 	struct sc_ep *ep = peer->ep;
 	uint64_t words[7], left = begin(op, words);
 	struct sc_abi_put *record = (struct sc_abi_put *)words;
-	uint32_t buffers = left ? PUT_BUFS : 0, size, flags = SC_ABI_F_BOUNCED;
+	uint32_t buffers = left < (uint64_t)PUT_BUFS << ep->buf_shift ? buffers_of(ep, left) : PUT_BUFS;
+	uint32_t size, flags = SC_ABI_F_BOUNCED;
+	uint16_t bufs[SC_ABI_RECORD_BUFS] = { 0 }; /* of which the record holds fewer */
 	bool last;
 
 	if (!op->begun && op->size > ep->config.eager_max &&
@@ -124,11 +147,13 @@ static bool put_write(struct sc_rma_op *op)
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, op->begun, size }, record->bufs);
+	sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, op->begun, size }, bufs);
+	memcpy(record->bufs, bufs, PUT_BUFS * sizeof(bufs[0]));
 	op->begun += size;
+	record->data = op->data;
 	last = op->begun == op->size;
 	if (last)
-		flags |= SC_ABI_F_ACK | SC_ABI_F_EVENT;
+		flags |= SC_ABI_F_ACK | last_flags(op);
 	sc_record_put(peer, SC_ABI_PUT, flags, size, words);
 	if (last)
 		asked(op);
@@ -149,6 +174,7 @@ static bool far_write(struct sc_rma_op *op)
 	if (sc_record_room(peer, lines))
 		return false;
 	record->size = left;
+	record->data = op->data;
 	if (count)
 		record->first =
 			(struct sc_abi_segment){ (uintptr_t)segments[0].iov_base, segments[0].iov_len };
@@ -157,15 +183,15 @@ static bool far_write(struct sc_rma_op *op)
 	(void)sc_record_segments_write(peer, segments, count);
 	op->begun += left;
 	(void)SC_FAULT("request.far");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, event_flag(op), lines, (uint32_t)count), lines);
+	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, last_flags(op), lines, (uint32_t)count), lines);
 	asked(op);
 	return true;
 }
 
 static bool goes_far(const struct sc_rma_op *op)
 {
-	return !op->copy && !op->again && op->size > op->peer->ep->config.eager_max &&
-	       op->peer->rma.fetch != SC_FETCH_NO;
+	return !(op->flags & SC_SEND_INJECT) && !op->again && op->remote_count == 1 &&
+	       op->size > op->peer->ep->config.eager_max && op->peer->rma.fetch != SC_FETCH_NO;
 }
 
 /* The first such put tells whether the peer can copy; until that is known, no request is written behind it. */
@@ -218,7 +244,7 @@ static bool atomic_write(struct sc_rma_op *op)
 	for (uint32_t i = 0; i < sets; i++)
 		memcpy(operands + i * size, op->copy + i * op->size + op->begun, size);
 	op->begun += size;
-	atomic_record(peer, record, SC_ABI_F_ACK | event_flag(op), operands, sets * size);
+	atomic_record(peer, record, SC_ABI_F_ACK | last_flags(op), operands, sets * size);
 	asked(op);
 	return true;
 }
@@ -256,7 +282,6 @@ int sc_request_one(struct sc_peer *peer, const struct sc_atomic *atomic, size_t 
 		sc_fence_behind(peer);
 		return 0;
 	}
-	op->started = true;
 	op->begun = size;
 	asked(op);
 	peer->rma.pending++;
@@ -268,17 +293,13 @@ static void note_put(struct sc_peer *peer, const struct sc_rma_op *op)
 {
 	uint64_t words[7] = { 0 };
 	struct sc_abi_note *note = (struct sc_abi_note *)words;
-	uint32_t flags = op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
 
 	note->data = op->data;
 	note->key = op->remote[0].key;
 	note->len = op->size;
 	note->access = op->event == SC_EVENT_WRITE ? SC_REG_WRITE : SC_REG_READ;
-	note->withdrawn = op->withdrawn;
 	note->number = op->number;
-	if (!op->started) /* else the peer has served and counted it */
-		flags |= SC_ABI_F_EVENT;
-	sc_record_put(peer, SC_ABI_NOTE, flags, 0, words);
+	sc_record_put(peer, SC_ABI_NOTE, tell_flags(op), 0, words);
 }
 
 /* Writes one more record of the operation. False: it must wait. */
@@ -298,7 +319,6 @@ static bool write_one(struct sc_rma_op *op)
 		op->far = goes_far(op);
 	if (peer->rma.fars && !op->far)
 		return false;
-	op->started = true;
 	switch (op->kind) {
 	case SC_RMA_PUT:
 		if (peer->rma.gets)
@@ -331,7 +351,7 @@ static int advance(struct sc_peer *peer)
 		if (op->answers)
 			sc_list_append(&peer->rma.waiting, &op->of_peer);
 		else
-			op_finish(op);
+			sc_rmaop_end(op, op->error);
 	}
 	return written;
 }
@@ -394,7 +414,7 @@ static void answered(struct sc_rma_op *op)
 	if (op->far && op->again && !op->error)
 		put_near(op);
 	else if (op->begun == op->size || op->error)
-		op_finish(op);
+		sc_rmaop_end(op, op->error);
 }
 
 /* Handles a peer that can read none of our memory, or not this. If this process can, it sends the bytes itself. */

@@ -8,6 +8,12 @@
 /* Queues an operation behind the others, and counts it as pending. Requests that have space are written at once. */
 void sc_request_queue(struct sc_rma_op *op);
 
+/*
+ * Tells whether a put to `count` ranges is written as soon as it is queued, through bounce buffers; none is queued. False:
+ * not now, or the peer has been given up.
+ */
+bool sc_request_fits(struct sc_peer *peer, const struct sc_remote *remote, size_t count);
+
 /* The operation is done, and the peer's application must hear of it: it becomes a note. It is in a list of the peer. */
 void sc_request_note(struct sc_rma_op *op);
 

@@ -25,6 +25,7 @@
  */
 #include "rma/rma.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include "base/iov.h"
@@ -192,29 +193,29 @@ static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 
 static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
 {
-	struct sc_rma_op *op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
+	bool injected = rma->flags & SC_SEND_INJECT && rma->flags & SC_RMA_WRITE;
+	struct sc_rma_op *op;
 
+	/* the application may never call again */
+	if (injected && !sc_request_fits(peer, rma->remote, rma->remote_count))
+		return peer->link == SC_LINK_DOWN ? peer->error : -EAGAIN;
+	op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
-	if (rma->flags & SC_SEND_INJECT && op->size && op->kind == SC_RMA_PUT &&
-	    sc_rmaop_own(op, rma->iov, rma->iov_count)) {
-		sc_rmaop_forget(op);
-		return -EAGAIN;
-	}
 	sc_request_queue(op);
+	assert(!injected || peer->link != SC_LINK_UP || sc_list_empty(&peer->rma.queued));
 	return 0;
 }
 
 /*
- * Tells whether an injected put leaves no record to write: the application may never call again. The peer's application
- * hears of some by a note.
+ * Tells whether an injected put that this process copies leaves no record to write: the application may never call again.
+ * The peer's application hears of some by a note.
  */
-static bool leaves_nothing(struct sc_peer *peer, const struct sc_rma *rma, enum sc_way way)
+static bool leaves_nothing(struct sc_peer *peer, const struct sc_rma *rma)
 {
-	bool record = way == SC_WAY_TARGET || sc_rma_wants_data(rma) ||
-		      peer->seg->header.capabilities & SC_ABI_CAP_EVENTS;
+	bool note = sc_rma_wants_data(rma) || peer->seg->header.capabilities & SC_ABI_CAP_EVENTS;
 
-	return sc_list_empty(&peer->rma.queued) && !(record && sc_record_room(peer, 1));
+	return sc_list_empty(&peer->rma.queued) && !(note && sc_record_room(peer, 1));
 }
 
 /* Posts an operation on any way but DELEGATED, after operations on other ways are settled. `facts`: of the operation. */
@@ -232,7 +233,7 @@ static __attribute__((noinline)) int post_other(struct sc_peer *peer, const stru
 			       &costs);
 	if (ret)
 		return ret;
-	if (facts & SC_FACT_INJECTED && !leaves_nothing(peer, rma, way))
+	if (facts & SC_FACT_INJECTED && !leaves_nothing(peer, rma))
 		return peer->link == SC_LINK_DOWN ? peer->error : -EAGAIN;
 	switch (way) {
 	case SC_WAY_COOPERATIVE:

@@ -86,11 +86,10 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 	op->peer = peer;
 	op->turn = sc_turn_pass(peer);
 	op->size = op->begun = op->moved = op->got = 0;
-	op->started = op->far = op->again = false;
+	op->far = op->again = false;
 	op->answers = 0;
 	op->error = 0;
-	op->withdrawn = sc_peer_has_withdrawn(peer); /* no other operation is made while one is */
-	op->number = peer->delegate.first;
+	op->number = peer->delegate.first; /* of a note: no other is open */
 	op->copy = NULL;
 	op->iov_count = 0;
 	op->remote_count = 0;

@@ -122,12 +122,15 @@ static void put_begin(struct sc_peer *peer, sc_abi_op op)
 	peer->target.put.error = 0;
 }
 
-static void put_end(struct sc_peer *peer, const struct sc_access *access, uint64_t ctl)
+static void put_end(struct sc_peer *peer, const struct sc_access *access, uint64_t ctl, uint64_t data)
 {
 	sc_abi_op op = peer->target.put.op;
 
-	if (!peer->target.put.error)
+	if (!peer->target.put.error) {
 		sc_access_served(peer->ep, access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
+		if (sc_ctl_flags(ctl) & SC_ABI_F_DATA)
+			sc_access_complete(peer, data, peer->target.put.moved);
+	}
 	answer(peer, op, peer->target.put.moved, peer->target.put.error);
 	peer->target.put.op = 0; /* no operation has this id */
 	peer->target.put.moved = 0;
@@ -138,6 +141,7 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct sc_ep *ep = peer->ep;
 	uint32_t size = sc_ctl_size(ctl);
+	uint16_t numbers[SC_ABI_RECORD_BUFS];
 	struct iovec bufs[SC_ABI_RECORD_BUFS];
 	struct sc_abi_put record;
 	struct sc_access access;
@@ -145,12 +149,14 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	int ret;
 
 	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
-	if (!sc_seg_has_bufs(peer->seg, record.bufs, size)) {
+	memset(numbers, 0xff, sizeof(numbers)); /* there is no such buffer */
+	memcpy(numbers, record.bufs, sizeof(record.bufs));
+	if (!sc_seg_has_bufs(peer->seg, numbers, size)) {
 		*why = "bounce buffers that do not exist";
 		return -EPROTO;
 	}
 	put_begin(peer, record.op);
-	count = sc_seg_bufs(peer->seg, record.bufs, size, bufs);
+	count = sc_seg_bufs(peer->seg, numbers, size, bufs);
 	access = (struct sc_access){ record.key, record.addr, size, SC_REG_WRITE, NULL };
 	ret = find_again(ep, &access, &peer->target.put.use);
 	if (!ret && !peer->target.put.error)
@@ -160,7 +166,7 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!peer->target.put.error)
 		peer->target.put.moved += size;
 	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
-		put_end(peer, &access, ctl);
+		put_end(peer, &access, ctl, record.data);
 	return 0;
 }
 
@@ -213,7 +219,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 	}
 	if (!peer->target.put.error && peer->target.put.moved < record.size)
 		return -EAGAIN; /* the next poll does the next step, before later records */
-	put_end(peer, &access, ctl);
+	put_end(peer, &access, ctl, record.data);
 	return 0;
 }
 
@@ -550,8 +556,7 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 	}
 	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
 		return -ENOMEM;
-	if (note.withdrawn)
-		sc_taker_noted(peer, note.number);
+	sc_taker_noted(peer, note.number);
 	if (flags & SC_ABI_F_EVENT)
 		sc_access_count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access);
 	if (flags & SC_ABI_F_DATA)
@@ -563,6 +568,8 @@ int sc_target_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	switch (sc_ctl_kind(ctl)) {
 	case SC_ABI_PUT:
+		if (sc_ctl_flags(ctl) & SC_ABI_F_DATA && sc_access_is_crowded(peer->ep->rx_cq))
+			return -ENOMEM;
 		return sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED ? take_put(peer, ctl, why)
 							    : take_put_far(peer, ctl, why);
 	case SC_ABI_GET:

@@ -9,6 +9,9 @@
  *   killed     it is killed right after the last put; then the target polls
  *   data       each put has remote data, and the initiator sleeps; the target reads the completions
  *
+ * Without CMA (-nocma) only the target can write the bytes. It polls while the puts are posted, because few fit into the
+ * ring, and after the initiator's last call.
+ *
  * A round is one size and one number of puts. TEST_INJECT_ROUNDS: how often each round is made, default 1, in the full
  * tests 10.
  */
@@ -27,6 +30,7 @@ enum ending { SLEEPS, EXITS, KILLED, DATA };
 struct params {
 	const char *name;
 	enum ending ending;
+	bool nocma;
 };
 
 enum {
@@ -120,7 +124,8 @@ static void initiate(const struct params *params, uint64_t round, unsigned count
 		op = (struct mt_op){ 0 };
 	}
 	atomic_store(mt_flag(FLAG_CONNECTED), round);
-	sleep_until(FLAG_AWAY, round);
+	if (!params->nocma)
+		sleep_until(FLAG_AWAY, round);
 	inject_all(&ep, target, round, count, size, params->ending == DATA);
 	atomic_store(mt_flag(FLAG_POSTED), round);
 	if (params->ending == KILLED)
@@ -173,6 +178,13 @@ static void read_data(struct mt_ep *ep, unsigned count, size_t size)
 	}
 }
 
+static void poll_landed(struct mt_ep *ep, uint64_t round, unsigned count, size_t size)
+{
+	for (unsigned i = 0; i < count; i++)
+		while (!has_landed(round, i, size))
+			mt_poll(ep);
+}
+
 static void target_of_round(const struct params *params, struct mt_ep *ep, uint64_t round, unsigned count,
 			    size_t size)
 {
@@ -181,12 +193,14 @@ static void target_of_round(const struct params *params, struct mt_ep *ep, uint6
 	mt_doing("polling until the initiator is connected");
 	mt_flag_wait(ep, FLAG_CONNECTED, round);
 	atomic_store(mt_flag(FLAG_AWAY), round);
+	if (params->nocma && params->ending != DATA) {
+		mt_flag_wait(ep, FLAG_POSTED, round);
+		poll_landed(ep, round, count, size);
+	}
 	switch (params->ending) {
 	case KILLED:
 		sleep_until(FLAG_POSTED, round);
-		for (unsigned i = 0; i < count; i++)
-			while (!has_landed(round, i, size))
-				mt_poll(ep);
+		poll_landed(ep, round, count, size);
 		break;
 	case DATA:
 		read_data(ep, count, size);
@@ -211,6 +225,8 @@ static void inject_rank(const void *arg)
 	struct mt_ep ep;
 	uint64_t round = 0;
 
+	if (params->nocma)
+		setenv("FI_SHMCMA_CMA", "0", 1);
 	if (mt_rank == 0) {
 		mt_open(&ep, &open);
 		mr = rma_register(&ep, board->memory, sizeof(board->memory),
@@ -234,7 +250,10 @@ static void inject_rank(const void *arg)
 int main(void)
 {
 	static const struct params cases[] = {
-		{ "sleeps", SLEEPS }, { "exits", EXITS }, { "killed", KILLED }, { "data", DATA }
+		{ "sleeps", SLEEPS, false },	{ "exits", EXITS, false },
+		{ "killed", KILLED, false },	{ "data", DATA, false },
+		{ "exits-nocma", EXITS, true }, { "killed-nocma", KILLED, true },
+		{ "data-nocma", DATA, true }
 	};
 
 	mt_init("test_inject");

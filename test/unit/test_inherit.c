@@ -37,8 +37,7 @@ struct plan {
 	bool polls;	     /* its endpoint's thread withdraws them, else the daemon's thread does */
 	uint32_t withdrawn;  /* without `point`: as many are withdrawn, and */
 	uint32_t copied;     /* so many of those are done */
-	bool asks;	     /* before them it asks the target for a put with data, */
-	bool leaves;	     /* or after them it gives the target up */
+	bool leaves;	     /* after them it gives the target up */
 	const char *point;   /* it stops here, for the nth time */
 	int nth;
 };
@@ -80,24 +79,6 @@ static void inject_all(struct sc_ep *ep, bool data)
 		CHILD_CHECK(!sc_rma_post(ep, target, &rma));
 	}
 	CHILD_CHECK(sc_ep_counters(ep)->rma_delegated == PUTS);
-}
-
-/* A fence: the target does it, and a note follows its answer. */
-static void ask(struct sc_ep *ep)
-{
-	struct iovec iov = { from, 8 };
-	struct sc_remote remote = at(PUTS * APART, 8);
-	struct sc_rma rma = { .iov = &iov,
-			      .iov_count = 1,
-			      .remote = &remote,
-			      .remote_count = 1,
-			      .data = PUTS,
-			      .flags = SC_RMA_WRITE | SC_SEND_DATA | SC_SEND_FENCE | SC_SILENT };
-
-	target->can_read = SC_REACH_NO;
-	CHILD_CHECK(!sc_rma_post(ep, target, &rma));
-	target->can_read = SC_REACH_YES;
-	CHILD_CHECK(!sc_list_empty(&target->rma.waiting));
 }
 
 /* As withdraw() of rescue.c, and as if it had copied some. */
@@ -172,8 +153,6 @@ static void initiator(struct child *self, void *arg)
 	number_from(plan->start);
 	sc_process_lock(); /* the thread does nothing; this thread does, in its place */
 	sc_store_relaxed_32(&sc_process.rescue_looks, 1);
-	if (plan->asks)
-		ask(ep);
 	inject_all(ep, plan->data);
 	if (!plan->point) {
 		withdraw_by_hand(plan);
@@ -184,7 +163,6 @@ static void initiator(struct child *self, void *arg)
 			sc_peer_quarantine(target, -EPROTO, "a test");
 		for (int poll = 0; poll < 20; poll++)
 			sc_ep_poll(ep);
-		CHILD_CHECK(sc_list_empty(&target->rma.waiting));
 		say_and_wait("went on");
 	}
 #if defined(SC_FAULT_INJECTION)
@@ -406,24 +384,6 @@ static void test_leaves(void **state)
 	}
 }
 
-/* A note of another put comes behind the records of those that are withdrawn. */
-static void test_note_of_another(void **state)
-{
-	struct plan plan = { .withdrawn = PUTS, .asks = true };
-
-	(void)state;
-	begin(&plan);
-	target_polls();
-	let_go_on();
-	target_polls();
-	assert_int_equal(comp_take(&pair[1].rx).data, PUTS);
-	child_kill(&child);
-	wait_departed();
-	memset(space + PUTS * APART, 0xa5, 8);
-	expect_landed(0);
-	rma_close();
-}
-
 /* Nothing proves that the initiator has gone: it may still do them. */
 static void test_vanished(void **state)
 {
@@ -547,7 +507,6 @@ int main(void)
 		cmocka_unit_test(test_with_data),
 		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_leaves),
-		cmocka_unit_test(test_note_of_another),
 		cmocka_unit_test(test_vanished),
 		cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_in_overflow),

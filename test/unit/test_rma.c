@@ -183,8 +183,10 @@ static void test_many(void **state)
 				struct sc_remote all = at(0, sizeof(got)), one = at(i % 10 * 8, 8);
 
 				assert_int_equal(post(&there, 1, &all, 1, 0), 0);
-				assert_int_equal(post(&over, 1, &one, 1, SC_RMA_WRITE | SC_SEND_INJECT),
-						 0);
+				while ((ret = post(&over, 1, &one, 1, SC_RMA_WRITE | SC_SEND_INJECT)) ==
+				       -EAGAIN) /* a request that must wait for the get */
+					ends_settle(pair, 2);
+				assert_int_equal(ret, 0);
 				ends_settle(pair, 2);
 				assert_int_equal(got[i % 10], i);
 			}
@@ -215,6 +217,37 @@ static void test_remote_data(void **state)
 		}
 		expect_idle();
 		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, SIZES);
+		rma_close();
+	}
+}
+
+/* A put to two ranges, of which the first does not exist, fails as a whole: the application does not hear of the second. */
+static void test_remote_data_in_parts(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct iovec iov = { from, 200000 };
+		struct sc_remote remote[2];
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		remote[0] = at(SPACE, 100000);
+		remote[1] = at(0, 100000);
+		assert_int_equal(post(&iov, 1, remote, 2, SC_RMA_WRITE | SC_SEND_DATA), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, EINVAL);
+		assert_null(sc_comp_ring_peek(&pair[1].rx));
+		expect_idle();
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 0);
+		remote[0] = at(100000, 100000);
+		assert_int_equal(post(&iov, 1, remote, 2, SC_RMA_WRITE | SC_SEND_DATA), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_int_equal(comp_take(&pair[1].rx).len, 200000);
+		assert_null(sc_comp_ring_peek(&pair[1].rx));
+		expect_idle();
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 1);
 		rma_close();
 	}
 }
@@ -411,6 +444,126 @@ static void test_injected_and_silent(void **state)
 		expect_idle();
 		rma_close();
 	}
+}
+
+static bool is_injected(size_t size, size_t ranges, uint64_t data)
+{
+	struct sc_remote remote[SC_REMOTE_MAX];
+	struct iovec iov = { from, size };
+	struct sc_rma rma = { .iov = &iov,
+			      .iov_count = 1,
+			      .remote = remote,
+			      .remote_count = ranges,
+			      .data = data,
+			      .flags = SC_RMA_WRITE | SC_SEND_INJECT | SC_SILENT | SC_SEND_DATA };
+	int ret;
+
+	for (size_t i = 0, begin = 0; i < ranges; i++) {
+		size_t end = size * (i + 1) / ranges;
+
+		remote[i] = at(2 * begin, end - begin); /* the ranges do not meet */
+		begin = end;
+	}
+	ret = sc_rma_post(pair[0].ep, pair[0].peer, &rma);
+	assert_true(!ret || ret == -EAGAIN);
+	assert_true(ret || sc_list_empty(&pair[0].peer->rma.queued));
+	return !ret;
+}
+
+static void config_few_buffers(struct sc_config *config)
+{
+	config->buf_size = 512;
+	config->buf_count = 20;
+	config->cma = false;
+}
+
+/* The owner alone does what has been injected, and reads the messages before it. */
+static void owner_ends(uint64_t puts, uint64_t messages)
+{
+	ends_settle(&pair[1], 1);
+	for (; puts; puts--)
+		assert_int_equal(comp_take(&pair[1].rx).flags, SC_COMP_WRITTEN | SC_COMP_DATA);
+	for (; messages; messages--) {
+		assert_int_equal(end_recv(&pair[1], NULL, NULL, 0, 0, 0), 0);
+		assert_int_equal(comp_take(&pair[1].rx).err, 0);
+	}
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
+	ends_settle(pair, 2);
+}
+
+/*
+ * A caller that injects need not call again. So a put that is taken has its records, with the remote data, and the owner
+ * alone does the rest. One for which there is too little space in the ring or in buffers is refused.
+ */
+static void test_injected_requests(void **state)
+{
+	static const size_t some[] = { 0, 1, 512, 513, 1536, 3000, SC_INJECT_MAX };
+	uint64_t refused = 0, taken = 0;
+
+	(void)state;
+	adjust = config_few_buffers;
+	rma_open(&routes[4]);
+	adjust = NULL;
+	pair_grow(&pair[0], &pair[1]);
+	for (size_t ranges = 1; ranges <= SC_REMOTE_MAX; ranges += 3)
+		for (size_t lent = 0; lent < 18; lent++)
+			for (size_t room = 0; room < 5; room++) {
+				uint64_t puts = 0, messages = 0;
+
+				for (size_t i = 0; i < lent; i++)
+					puts += is_injected(512, 1, 0);
+				for (; messages < PAIR_RING_ROOM - lent - room; messages++)
+					assert_int_equal(
+						end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT),
+						0);
+				for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+					bool done = is_injected(some[i], ranges, 0);
+
+					taken += done;
+					refused += !done;
+					puts += done;
+				}
+				owner_ends(puts, messages);
+			}
+	assert_true(taken && refused);
+	expect_idle();
+	rma_close();
+}
+
+/* One that would have to wait for another operation is refused, too. */
+static void test_injected_behind_others(void **state)
+{
+	struct iovec iov = { into, 40 * 512 };
+	struct sc_remote remote;
+
+	(void)state;
+	adjust = config_few_buffers;
+	rma_open(&routes[4]);
+	adjust = NULL;
+	/* as many as may be open */
+	pair_grow(&pair[0], &pair[1]);
+	for (int i = 0; i < SC_RMA_REQUESTS_MAX; i++)
+		assert_true(is_injected(0, 1, 0));
+	assert_false(is_injected(0, 1, 0));
+	owner_ends(SC_RMA_REQUESTS_MAX, 0);
+	/* a get */
+	remote = at(0, 40 * 512);
+	assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
+	assert_false(is_injected(8, 1, 0));
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_int_equal(run(into, remote, SC_RMA_WRITE).err, 0); /* it shows that the owner cannot copy */
+	/* a put that waits for buffers; they are free again, but this side does not know yet */
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	assert_false(sc_list_empty(&pair[0].peer->rma.queued));
+	ends_settle(&pair[1], 1);
+	assert_false(is_injected(8, 1, 0));
+	ends_settle(pair, 2);
+	assert_true(is_injected(8, 1, 0));
+	owner_ends(1, 0);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	expect_idle();
+	rma_close();
 }
 
 /* ---- atomics --------------------------------------------------------------------------------- */
@@ -977,7 +1130,7 @@ static void test_order_of_puts_made_again(void **state)
 		skip();
 	for (int later = 0; later < 3; later++) {
 		static uint8_t values[4][60000];
-		struct sc_remote remote[2];
+		struct sc_remote remote;
 		struct iovec iov;
 
 		rma_open(&strict);
@@ -990,17 +1143,16 @@ static void test_order_of_puts_made_again(void **state)
 			pair[1].peer->can_read = false;
 		for (int i = 0; i < 4; i++) {
 			memset(values[i], i + 1, sizeof(values[i]));
-			remote[0] = at(0, 50000);
-			remote[1] = at(50000, 10000);
+			remote = at(0, 60000);
 			iov = (struct iovec){ values[i], sizeof(values[i]) };
-			assert_int_equal(post(&iov, 1, remote, 2, SC_RMA_WRITE), 0);
+			assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
 		}
-		remote[0] = at(100, 1);
+		remote = at(100, 1);
 		iov = (struct iovec){ from + 77, 1 };
-		assert_int_equal(post(&iov, 1, remote, 1, SC_RMA_WRITE), 0);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
 		iov = (struct iovec){ into, 60000 };
-		remote[0] = at(0, 60000);
-		assert_int_equal(post(&iov, 1, remote, 1, 0), 0);
+		remote = at(0, 60000);
+		assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
 		ends_settle(pair, 2);
 		for (int i = 0; i < 6; i++)
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
@@ -1836,9 +1988,12 @@ int main(void)
 		cmocka_unit_test(test_vectors),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_remote_data),
+		cmocka_unit_test(test_remote_data_in_parts),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_closed_at_the_fence),
 		cmocka_unit_test(test_injected_and_silent),
+		cmocka_unit_test(test_injected_requests),
+		cmocka_unit_test(test_injected_behind_others),
 		cmocka_unit_test(test_unmapped),
 		cmocka_unit_test(test_refused_calls),
 		cmocka_unit_test(test_atomics),

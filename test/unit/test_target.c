@@ -198,6 +198,7 @@ static void wrong_record(uint64_t ctl, const uint64_t *words, int err)
 
 /* ---- puts ------------------------------------------------------------------------------------ */
 
+/* Buffers from `first` on, in a record for a delegated operation and in an answer to a get. */
 static void set_bufs(uint64_t words[WORDS], uint16_t first)
 {
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
@@ -207,6 +208,15 @@ static void set_bufs(uint64_t words[WORDS], uint16_t first)
 	memcpy(&words[3], bufs, sizeof(bufs));
 }
 
+/* The same in a put. */
+static void set_put_bufs(uint64_t words[WORDS], uint16_t first)
+{
+	struct sc_abi_put *put = (struct sc_abi_put *)words;
+
+	for (uint16_t i = 0; i < SC_ABI_PUT_BUFS; i++)
+		put->bufs[i] = (uint16_t)(first + i);
+}
+
 static void test_bad_puts(void **state)
 {
 	uint32_t size = end_attr().config.buf_size, count = end_attr().config.buf_count;
@@ -214,15 +224,20 @@ static void test_bad_puts(void **state)
 
 	(void)state;
 	for (uint32_t flags = 0; flags <= SC_ABI_F_ACK; flags += SC_ABI_F_ACK) {
-		set_bufs(words, 0);
-		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, SC_ABI_RECORD_BUFS * size + 1), words);
+		set_put_bufs(words, 0);
+		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, SC_ABI_PUT_BUFS * size + 1),
+			   words);
 		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, UINT32_MAX), words);
-		set_bufs(words, (uint16_t)count);
+		set_put_bufs(words, (uint16_t)count);
 		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, 1), words);
-		set_bufs(words, (uint16_t)(count - 3));
+		set_put_bufs(words, (uint16_t)(count - 3));
 		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, 3 * size + 1), words);
-		set_bufs(words, UINT16_MAX);
+		set_put_bufs(words, UINT16_MAX);
 		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, size), words);
+		memset(&words[4], 0,
+		       SC_ABI_PUT_BUFS * sizeof(uint16_t)); /* one that there is, twelve times */
+		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, SC_ABI_PUT_BUFS * size + 1),
+			   words);
 	}
 }
 
@@ -287,7 +302,7 @@ static void test_wrong_places(void **state)
 			words[4] = (uintptr_t)(kinds[k] == SC_ABI_GET ? into : from);
 			words[5] = 100;
 			if (!far)
-				set_bufs(words, 0);
+				set_put_bufs(words, 0);
 			words[1] = sc_reg_key(reg);
 			words[2] = SPACE - 99;
 			wrong_record(ctl, words, EINVAL);
@@ -331,7 +346,7 @@ static void test_strange_puts(void **state)
 	(void)state;
 	victim_open(WAY_PULL);
 	memset(sc_seg_buf(pair[0].ep->seg, 0), 0x33, 100);
-	set_bufs(words, 0);
+	set_put_bufs(words, 0);
 	words[1] = sc_reg_key(reg);
 	for (int i = 0; i < 500; i++) {
 		words[0] = (uint64_t)i % 3;
@@ -358,6 +373,89 @@ static void test_strange_puts(void **state)
 	ack = answer_take(SC_ABI_DONE);
 	assert_true(ack.op == 5 && ack.status == 0 && ack.moved == 100);
 	assert_int_equal(space[1000], 0x33);
+	assert_int_equal(written.value, 1);
+	expect_served();
+	victim_close();
+}
+
+/*
+ * The application gets the data of the last record of a put when all its bytes are there, and only if they are: once,
+ * whatever earlier records say. Without space for the completion the record waits.
+ */
+static void test_data_of_puts(void **state)
+{
+	uint32_t last = SC_ABI_F_BOUNCED | SC_ABI_F_ACK | SC_ABI_F_EVENT | SC_ABI_F_DATA;
+	uint64_t words[WORDS] = { 5 };
+	struct sc_abi_put *put = (struct sc_abi_put *)words;
+	struct sc_comp comp;
+
+	(void)state;
+	victim_open(WAY_PULL);
+	memset(sc_seg_buf(pair[0].ep->seg, 0), 0x33, 100);
+	set_put_bufs(words, 0);
+	put->key = sc_reg_key(reg);
+	put->data = 1;
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_DATA, 1, 100), words);
+	put->addr = 100;
+	put->data = UINT64_MAX;
+	raw_record(CTL(SC_ABI_PUT, last, 1, 50), words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).moved, 150);
+	comp = comp_take(&pair[1].rx);
+	assert_true(comp.data == UINT64_MAX && comp.len == 150 &&
+		    comp.flags == (SC_COMP_WRITTEN | SC_COMP_DATA));
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
+	assert_int_equal(written.value, 1);
+
+	/* one that fails in its first record */
+	put->addr = SPACE;
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED, 1, 100), words);
+	put->addr = 0;
+	raw_record(CTL(SC_ABI_PUT, last, 1, 100), words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, EINVAL);
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
+
+	/* one more than the queue has space for */
+	pair[1].rx.limit = 1;
+	for (put->data = 7; put->data < 9; put->data++)
+		raw_record(CTL(SC_ABI_PUT, last, 1, 100), words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, 0);
+	assert_int_equal(sc_ring_peek(&pair[0].peer->rx), 0);
+	assert_int_equal(written.value, 2);
+	assert_int_equal(comp_take(&pair[1].rx).data, 7);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, 0);
+	assert_int_equal(comp_take(&pair[1].rx).data, 8);
+	expect_served();
+	victim_close();
+}
+
+/* The same for a put that the victim copies from the peer's memory. */
+static void test_data_of_far_puts(void **state)
+{
+	uint64_t words[WORDS] = { 5 };
+	struct sc_abi_far *far = (struct sc_abi_far *)words;
+	uint64_t ctl = CTL(SC_ABI_PUT, SC_ABI_F_EVENT | SC_ABI_F_DATA, 1, 1);
+	struct sc_comp comp;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	victim_open(WAY_CMA);
+	*far = (struct sc_abi_far){ 5, sc_reg_key(reg), 0, 100, { (uintptr_t)from, 100 }, 77 };
+	raw_record(ctl, words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).moved, 100);
+	comp = comp_take(&pair[1].rx);
+	assert_true(comp.data == 77 && comp.len == 100 && comp.flags == (SC_COMP_WRITTEN | SC_COMP_DATA));
+	far->first.addr =
+		4096; /* nothing is there: the peer writes the bytes through buffers, with the data */
+	raw_record(ctl, words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, EFAULT);
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
 	assert_int_equal(written.value, 1);
 	expect_served();
 	victim_close();
@@ -620,7 +718,7 @@ static void test_key_closed_bounced(void **state)
 	pair_grow(&pair[1], &pair[0]);
 	closing = keyed_open(space, SPACE);
 	words[1] = sc_reg_key(closing);
-	set_bufs(words, 0);
+	set_put_bufs(words, 0);
 	memset(sc_seg_buf(pair[0].ep->seg, 0), 0x33, 100);
 	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED, 1, 100), words);
 	ends_settle(&pair[1], 1);
@@ -797,7 +895,7 @@ static void test_mixed_puts(void **state)
 	(void)state;
 	victim_open(WAY_PULL);
 	other = reg_open(space + 1000, 1000, SC_REG_WRITE);
-	set_bufs(words, 0);
+	set_put_bufs(words, 0);
 	words[1] = sc_reg_key(reg);
 	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED, 1, 100), words);
 	words[1] = sc_reg_key(other);
@@ -843,7 +941,7 @@ static void test_hole(void **state)
 	attr.ranges = ranges;
 	assert_int_equal(sc_reg_open(tab, &attr, &scattered), 0);
 	assert_int_equal(munmap(gone, page), 0);
-	set_bufs(words, 0);
+	set_put_bufs(words, 0);
 	get[1] = words[1] = sc_reg_key(scattered);
 	wrong_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 8 * RANGES), words, EIO);
 	raw_record(CTL(SC_ABI_GET, SC_ABI_F_EVENT, 1, 1), get);
@@ -981,14 +1079,14 @@ static void test_lost_with_answers(void **state)
 	victim_open(WAY_PULL);
 	for (int i = 0; i < PAIR_RING_ROOM; i++)
 		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT), 0);
-	set_bufs(words, 0);
+	set_put_bufs(words, 0);
 	words[1] = sc_reg_key(reg) + 1;
 	for (int i = 0; i < 3; i++)
 		raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(pair[1].peer->reply.count, 3);
 	assert_false(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
-	set_bufs(words, UINT16_MAX);
+	set_put_bufs(words, UINT16_MAX);
 	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
@@ -1518,6 +1616,8 @@ int main(void)
 		cmocka_unit_test(test_bad_withdrawn_offer),
 		cmocka_unit_test(test_wrong_places),
 		cmocka_unit_test(test_strange_puts),
+		cmocka_unit_test(test_data_of_puts),
+		cmocka_unit_test(test_data_of_far_puts),
 		cmocka_unit_test(test_busy_peek),
 		cmocka_unit_test(test_bad_segments),
 		cmocka_unit_test(test_segments_anywhere),
