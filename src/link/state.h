@@ -224,6 +224,7 @@ struct sc_peer_taker {
 	uint32_t seen;		 /* operations seen in the ring */
 	uint32_t taken;		 /* operations taken: that half of the claim */
 	uint32_t reported;	 /* operations counted in delegated_done */
+	uint32_t failed;	 /* the words of delegated_errors that are not 0, a bit each */
 	bool unreported;	 /* puts have ended since `reported` was stored */
 	struct sc_loans answers; /* buffers that answer gets, lent at the answer's number */
 	uint64_t answer_count;	 /* such answers so far */

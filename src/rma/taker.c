@@ -69,21 +69,26 @@ static int claim_next(struct sc_peer *peer, const char **why)
  */
 #define UNREPORTED_MAX (1u << 30)
 
+static __attribute__((noinline)) void put_error(struct sc_peer *peer, uint32_t place, int error)
+{
+	/* relaxed: O2 orders it */
+	sc_store_relaxed_8(&peer->rx.consumer->delegated_errors[place], (uint8_t)-error);
+	(void)SC_FAULT("taker.error");
+	peer->taker.failed &= ~(1u << place);
+	peer->taker.failed |= (uint32_t)(error != 0) << place;
+}
+
 /*
- * Ends the put that was taken last. The initiator polls the line of both words, so each store there moves the line from
- * one processor to the other and back. Hence the number is stored once for all puts of a look at the ring, and an error
- * only if it differs from the one that is there.
+ * Ends the put that was taken last. The initiator polls the line of both words, so each access to it moves the line from
+ * one processor to the other and back. Hence the number is stored once for all puts of a look at the ring, and the
+ * result of a put only if it, or the one in its place, is an error.
  */
 static void put_end(struct sc_peer *peer, int error)
 {
-	struct sc_abi_consumer *consumer = peer->rx.consumer;
-	uint8_t *word = &consumer->delegated_errors[(peer->taker.taken - 1) % SC_ABI_DELEGATED];
+	uint32_t place = (peer->taker.taken - 1) % SC_ABI_DELEGATED;
 
-	/* relaxed: O2 orders it */
-	if (sc_load_relaxed_8(word) != (uint8_t)-error) {
-		sc_store_relaxed_8(word, (uint8_t)-error);
-		(void)SC_FAULT("taker.error");
-	}
+	if (__builtin_expect(error || peer->taker.failed >> place & 1, 0))
+		put_error(peer, place, error);
 	peer->taker.unreported = true;
 }
 

@@ -838,6 +838,29 @@ static void test_errors(void **state)
 	rma_close();
 }
 
+/* The results of the puts that get the same place one after the other: each is told as it is. */
+static void test_errors_in_turn(void **state)
+{
+	static const int errors[] = { 0, EINVAL, EKEYREJECTED, EINVAL, 0, 0, EKEYREJECTED, 0 };
+	uint64_t value = 1;
+
+	OPEN();
+	for (size_t lap = 0; lap < 8; lap++)
+		for (size_t i = 0; i < SC_ABI_DELEGATED; i++) {
+			int error = errors[(lap + i) % 8];
+			struct iovec iov = { &value, 8 };
+			struct sc_remote remote = at(error == EINVAL ? SPACE : 0, 8);
+
+			remote.key = error == EKEYREJECTED ? 0 : remote.key;
+			assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+			owner_polls();
+			we_poll();
+			assert_int_equal(comp_take(&pair[0].tx).err, error);
+		}
+	assert_int_equal(counters()->rma_delegated_taken, 8 * SC_ABI_DELEGATED);
+	rma_close();
+}
+
 static void test_get_errors(void **state)
 {
 	size_t page = (size_t)getpagesize(), done;
@@ -1989,6 +2012,7 @@ int main(void)
 		cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_errors_in_turn),
 		cmocka_unit_test(test_unmapped_meanwhile),
 		cmocka_unit_test(test_asked_once),
 		cmocka_unit_test(test_waits_for_each),
