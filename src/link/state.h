@@ -163,7 +163,8 @@ struct sc_peer_rma {
 	struct sc_list listed;	/* SC_WORK_RMA_BUSY: `queued` has some */
 	uint64_t hazard_count;	/* in the high bits of hazard words */
 	struct sc_reg_use unreachable; /* the last one that CMA did not reach all of; tag 0: none */
-	struct sc_burst burst;
+	struct sc_burst burst;	       /* puts and gets */
+	struct sc_burst unanswered;    /* atomics without an answer */
 	bool streamed;	     /* the burst before this one was a stream */
 	enum sc_fetch fetch; /* whether the peer can read our memory */
 };

@@ -268,9 +268,10 @@ int sc_request_one(struct sc_peer *peer, const struct sc_atomic *atomic, size_t 
 					.type = (uint8_t)atomic->type,
 					.code = (uint8_t)atomic->code,
 					.count = (uint32_t)(size / sc_atomic_size(atomic->type)) };
+	uint32_t lines = sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes);
 	uint8_t operands[OPERANDS_MAX];
 
-	if (sc_record_room(peer, sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes)))
+	if (sc_record_room(peer, lines))
 		return peer->link == SC_LINK_DOWN ? peer->error : -EAGAIN;
 	if (sets)
 		sc_iov_read(atomic->iov, atomic->iov_count, 0, operands, size);
@@ -280,6 +281,8 @@ int sc_request_one(struct sc_peer *peer, const struct sc_atomic *atomic, size_t 
 	if (!op) {
 		peer->ep->counters.rma_requests++;
 		sc_fence_behind(peer);
+		if (sc_burst_add(&peer->rma.unanswered, peer->ep)) /* as send_two_lines() of tx.c */
+			sc_ring_fetch_to_write(&peer->tx, 3 * lines, lines);
 		return 0;
 	}
 	op->begun = size;
