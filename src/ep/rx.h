@@ -50,7 +50,6 @@ static inline int sc_rx_poll(struct sc_ep *ep)
 {
 	int taken = 0;
 
-	sc_probe_forget(&ep->memory);
 	for (uint32_t i = 0; i < SC_BUSY_RINGS && i < ep->inbound_count; i++)
 		taken += sc_rx_poll_one(ep, ep->inbound[i]);
 	if (__builtin_expect(ep->inbound_count > SC_BUSY_RINGS, 0))

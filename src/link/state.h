@@ -599,7 +599,7 @@ struct sc_ep {
 	uint32_t inbound_count, inbound_busy, inbound_cursor, inbound_victim;
 
 	struct sc_slab rma_ops;
-	struct sc_probe memory; /* our memory that peers use now */
+	struct sc_probe_brief memory; /* our memory that peers use in this poll */
 	struct sc_list work[SC_WORK_COUNT];
 
 	struct sc_list peers;	   /* sc_peer: attached, or with a slot, or with something under way */

@@ -9,7 +9,8 @@
  * a single page (docs/MEASUREMENTS.md, "Touching registered memory").
  *
  * We do not ask again for a page that is known to be there; the caller chooses how long it stays known (access.c). If the
- * application takes it away meanwhile, a fault hits the application.
+ * application takes it away meanwhile, a fault hits the application. The knowledge takes a byte for each page, so
+ * it has no limit: a system call for each put to another page of a large heap costs ten times the put.
  *
  * The same checks serve shared memory, if only the word of another process says that its part of the file has memory: a
  * read of a hole while /dev/shm is full is a signal, too. They also serve pointers of the application that may not
@@ -23,10 +24,13 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "os/cma.h"
+#include "base/atomic.h"
 #include "base/fault.h"
 #include "base/iov.h"
 
@@ -38,9 +42,9 @@
 /* Pages of a read that are cheaper to ask for one by one. */
 #define PEEKED 16
 
-/* Flags in the low bits of a page's address. */
-#define KNOWN ((uintptr_t)2)
-#define WRITABLE ((uintptr_t)1)
+/* In the byte of a page: it could be read, or read and written. */
+#define READABLE 1
+#define WRITABLE 3
 
 static uintptr_t page_size(void)
 {
@@ -142,26 +146,72 @@ static int peek(uintptr_t page)
 	return seen == EFAULT ? -EIO : ask(page, false);
 }
 
-static uint32_t slot_of(uintptr_t page)
+static uintptr_t number_of(uintptr_t address)
 {
-	return (uint32_t)(page / page_size()) % SC_PROBE_SEEN;
+	return address >> __builtin_ctzl(page_size());
 }
 
+/* Returns the byte of the page, or NULL. */
+static uint8_t *byte_of(const struct sc_probe *memory, uintptr_t page)
+{
+	size_t at = number_of(page) - memory->first;
+
+	return at < memory->count ? &memory->known[at] : NULL;
+}
+
+/* relaxed, here and in learn(): a byte stands alone, and of two threads each stores what it has found */
 static bool is_known(const struct sc_probe *memory, uintptr_t page, bool write)
 {
-	uint32_t slot = slot_of(page);
-	uintptr_t seen = memory->seen[slot].page;
+	const uint8_t *byte = byte_of(memory, page);
+	uint8_t wanted = write ? WRITABLE : READABLE;
 
-	return memory->seen[slot].when == memory->now && (seen | WRITABLE) == (page | KNOWN | WRITABLE) &&
-	       (!write || seen & WRITABLE);
+	return byte && (sc_load_relaxed_8(byte) & wanted) == wanted;
 }
 
 static void learn(struct sc_probe *memory, uintptr_t page, bool write)
 {
-	uint32_t slot = slot_of(page);
+	uint8_t *byte = byte_of(memory, page);
 
-	memory->seen[slot].when = memory->now;
-	memory->seen[slot].page = page | KNOWN | (write ? WRITABLE : 0);
+	if (byte)
+		sc_store_relaxed_8(byte, write ? WRITABLE : READABLE);
+}
+
+struct sc_probe *sc_probe_new(const struct iovec *iov, size_t count)
+{
+	uintptr_t first = UINTPTR_MAX, last = 0;
+	struct sc_probe *memory;
+	size_t pages;
+
+	for (size_t i = 0; i < count; i++) {
+		uintptr_t begin = (uintptr_t)iov[i].iov_base, end = begin + iov[i].iov_len - 1;
+
+		first = number_of(begin) < first ? number_of(begin) : first;
+		last = number_of(end) > last ? number_of(end) : last;
+	}
+	pages = first <= last && sc_probe_is_mapped(iov, count) ? last - first + 1 : 0;
+	if (pages > SC_PROBE_PAGES)
+		pages = 0;
+	memory = SC_TRY_PTR("probe.new", NULL, calloc(1, sizeof(*memory) + pages));
+	if (!memory)
+		return NULL;
+	memory->first = first;
+	memory->count = pages;
+	memory->known = (uint8_t *)(memory + 1);
+	return memory;
+}
+
+struct sc_probe *sc_probe_around(struct sc_probe_brief *brief, const void *at, uint32_t poll)
+{
+	struct sc_probe *memory = &brief->memory;
+
+	if (number_of((uintptr_t)at) - memory->first < memory->count && brief->poll == poll)
+		return memory;
+	brief->poll = poll;
+	memory->first = number_of((uintptr_t)at) / SC_PROBE_AROUND * SC_PROBE_AROUND;
+	memory->count = SC_PROBE_AROUND;
+	memory->known = brief->known;
+	memset(brief->known, 0, sizeof(brief->known));
+	return memory;
 }
 
 static int check_page(struct sc_probe *memory, uintptr_t page, bool write)
@@ -189,15 +239,13 @@ static bool are_known(const struct sc_probe *memory, uintptr_t first, uintptr_t 
 static int check_together(struct sc_probe *memory, uintptr_t first, uintptr_t last, bool write)
 {
 	uintptr_t size = page_size();
-	bool few = memory && last - first < SC_PROBE_SEEN * size;
 	int ret;
 
-	if (few && are_known(memory, first, last, write))
+	if (memory && are_known(memory, first, last, write))
 		return 0;
 	ret = populate(first, last - first + size, write);
-	if (!ret && few)
-		for (uintptr_t page = first; page <= last; page += size)
-			learn(memory, page, write);
+	for (uintptr_t page = first; memory && !ret && page <= last; page += size)
+		learn(memory, page, write);
 	return ret;
 }
 

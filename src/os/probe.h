@@ -7,30 +7,33 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* Pages that were there when they were asked for. All 0: none. */
-#define SC_PROBE_SEEN 64
+/*
+ * Knowledge of `count` pages, from page number `first` on: a byte each, 0 or a mark that the page could be read, or written.
+ * Several threads may use it at a time.
+ */
 struct sc_probe {
-	uint64_t polls, now;
-	struct {
-		uint64_t when;
-		uintptr_t page; /* address, with flags in its low bits */
-	} seen[SC_PROBE_SEEN];
+	uintptr_t first;
+	size_t count;
+	uint8_t *known;
 };
 
-/* Begins a poll: asks anew for the pages that are known for one poll. */
-static inline void sc_probe_forget(struct sc_probe *memory)
-{
-	memory->polls++;
-}
-
 /*
- * Chooses how long pages stay known that are asked for from now on: for `name`, which names one registration, whenever it
- * is chosen; with 0 for one poll.
+ * Makes a place for knowledge of all pages of the vector; nothing is known yet. It has no pages if some of the memory is
+ * not mapped, or if the vector spans more than SC_PROBE_PAGES. The caller frees it with free(). NULL: no memory.
  */
-static inline void sc_probe_choose(struct sc_probe *memory, uint64_t name)
-{
-	memory->now = name ? name << 1 | 1 : (memory->polls + 1) << 1;
-}
+#define SC_PROBE_PAGES ((size_t)1 << 30)
+struct sc_probe *sc_probe_new(const struct iovec *iov, size_t count);
+
+/* Knowledge for a short time, of some pages around an address. All 0: of none. */
+#define SC_PROBE_AROUND 64
+struct sc_probe_brief {
+	struct sc_probe memory;
+	uint32_t poll;
+	uint8_t known[SC_PROBE_AROUND];
+};
+
+/* Returns the knowledge of the pages around an address. Forgets that of another poll, and that of pages elsewhere. */
+struct sc_probe *sc_probe_around(struct sc_probe_brief *brief, const void *at, uint32_t poll);
 
 /* Tells whether these bytes are in one page, which is known to be readable, or writable. */
 bool sc_probe_knows(const struct sc_probe *memory, const void *at, size_t len, bool write);

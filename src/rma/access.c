@@ -8,6 +8,7 @@
 #include "rma/access.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/iov.h"
 
@@ -17,18 +18,34 @@ int sc_access_find(const struct sc_ep *ep, struct sc_access *access)
 	return access->reg ? sc_reg_check(access->reg, access->addr, access->len, access->how) : -EKEYREJECTED;
 }
 
-static bool is_mapped(struct sc_reg *reg)
+static __attribute__((noinline)) struct sc_probe *memory_make(struct sc_reg *reg)
 {
-	uint32_t mapped = sc_load_relaxed_32(&reg->mapped);
+	struct sc_probe *made = sc_probe_new(reg->ranges, reg->range_count), *there = NULL;
 
-	if (mapped == SC_REG_MAPPED_UNKNOWN) {
-		mapped = sc_probe_is_mapped(reg->ranges, reg->range_count) ? SC_REG_MAPPED
-									   : SC_REG_MAPPED_NOT;
-		/* the first answer stays, another thread may have given it */
-		if (!sc_cas_acq_rel_32(&reg->mapped, SC_REG_MAPPED_UNKNOWN, mapped))
-			mapped = sc_load_relaxed_32(&reg->mapped);
-	}
-	return mapped == SC_REG_MAPPED;
+	/* release: what it points to; the first one stays, another thread may have made it */
+	if (!made || __atomic_compare_exchange_n(&reg->memory, &there, made, false, __ATOMIC_ACQ_REL,
+						 __ATOMIC_ACQUIRE))
+		return made;
+	free(made);
+	return there;
+}
+
+/* Returns the knowledge of the registration's pages, if it lasts; else NULL, also if there is no memory for it. */
+static struct sc_probe *memory_of(struct sc_reg *reg)
+{
+	struct sc_probe *memory = __atomic_load_n(&reg->memory, __ATOMIC_ACQUIRE);
+
+	if (__builtin_expect(!memory, 0))
+		memory = memory_make(reg);
+	return memory && memory->count ? memory : NULL;
+}
+
+/* Returns where the access is, if that is one range. */
+static void *place_of(const struct sc_access *access)
+{
+	const struct sc_reg *reg = access->reg;
+
+	return reg->range_count == 1 ? (char *)reg->ranges[0].iov_base + (access->addr - reg->base) : NULL;
 }
 
 /*
@@ -38,26 +55,21 @@ static bool is_mapped(struct sc_reg *reg)
  * operation with a wrong address must then fail, and not end the process. Memory that is mapped without access
  * (PROT_NONE) counts as mapped.
  */
-struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg)
+struct sc_probe *sc_access_memory(struct sc_ep *ep, const struct sc_access *access)
 {
-	bool lasts = !ep->config.strict && is_mapped(reg);
+	struct sc_probe *memory = ep->config.strict ? NULL : memory_of(access->reg);
 
-	/* the entry had no registration with this tag before */
-	sc_probe_choose(&ep->memory, lasts ? reg->tag * SC_ABI_REGS_MAX + reg->index : 0);
-	return &ep->memory;
+	return memory ? memory : sc_probe_around(&ep->memory, place_of(access), ep->polls);
 }
 
 void *sc_access_known(struct sc_ep *ep, const struct sc_access *access)
 {
-	const struct sc_reg *reg = access->reg;
-	const struct sc_probe *memory;
-	char *at;
+	void *at = place_of(access);
 
-	if (reg->range_count != 1)
-		return NULL;
-	memory = sc_access_memory(ep, access->reg);
-	at = (char *)reg->ranges[0].iov_base + (access->addr - reg->base);
-	return sc_probe_knows(memory, at, access->len, access->how == SC_REG_WRITE) ? at : NULL;
+	return at && sc_probe_knows(sc_access_memory(ep, access), at, access->len,
+				    access->how == SC_REG_WRITE)
+		       ? at
+		       : NULL;
 }
 
 /* A function of its own for test/tsan.supp: the application may use the memory at the same time. */
@@ -94,7 +106,7 @@ int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struc
 	bool write = access->how == SC_REG_WRITE;
 
 	if (!at)
-		return copy_slices(sc_access_memory(ep, access->reg), access, iov, count);
+		return copy_slices(sc_access_memory(ep, access), access, iov, count);
 	copy_in_page(write ? at : iov->iov_base, write ? iov->iov_base : at, access->len);
 	return 0;
 }

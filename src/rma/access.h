@@ -14,8 +14,8 @@ struct sc_access {
 /* Finds the registration of the key, if it allows the access. -EKEYREJECTED, -EACCES, -EINVAL. */
 int sc_access_find(const struct sc_ep *ep, struct sc_access *access);
 
-/* Returns what is known of the pages of a registration that allows the access. */
-struct sc_probe *sc_access_memory(struct sc_ep *ep, struct sc_reg *reg);
+/* Returns the knowledge of the pages of an access that its registration allows. */
+struct sc_probe *sc_access_memory(struct sc_ep *ep, const struct sc_access *access);
 
 /*
  * Returns where the access is, if that is one range in one page that is known to allow it, as for most small accesses.

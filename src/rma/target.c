@@ -389,7 +389,7 @@ static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 	if (ret)
 		return ret;
 	atomic->piece_count = sc_reg_slice(access->reg, record->addr, &len, atomic->pieces, ATOMIC_BYTES);
-	ret = sc_probe_check(sc_access_memory(ep, access->reg), atomic->pieces, atomic->piece_count,
+	ret = sc_probe_check(sc_access_memory(ep, access), atomic->pieces, atomic->piece_count,
 			     record->code != SC_ATOMIC_READ);
 	return ret == -ENOSYS ? 0 : ret; /* a fault is then the application's own */
 }

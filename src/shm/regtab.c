@@ -64,6 +64,8 @@ static void free_ranges(struct sc_reg *reg)
 	if (reg->ranges != &reg->one)
 		free((void *)reg->ranges);
 	reg->ranges = &reg->one;
+	free(reg->memory);
+	reg->memory = NULL;
 }
 
 void sc_regtab_fini(struct sc_regtab *regtab)
@@ -294,7 +296,6 @@ int sc_regtab_get(struct sc_regtab *regtab, const struct sc_reg_attr *attr, stru
 		goto no_ranges;
 	reg->flags = attr->flags;
 	reg->first_range = 0;
-	reg->mapped = SC_REG_MAPPED_UNKNOWN;
 	if (reg->range_count > 1) {
 		ret = copy_ranges_slow(regtab, attr, reg);
 		if (ret)

@@ -49,11 +49,9 @@ struct sc_reg {
 	uint32_t index;
 	uint32_t next;		    /* chain of free entries, or of a bucket: index + 1, or 0 */
 	uint32_t generation, first; /* of the key: now, and at the first use of the entry */
-	uint32_t mapped;	    /* enum sc_reg_mapped; any thread that polls, by compare and swap */
+	struct sc_probe
+		*memory; /* knowledge of its pages, or NULL; any thread that polls, by compare and swap */
 };
-
-/* Whether all memory of a registration was mapped when a peer's operation accessed it first. */
-enum sc_reg_mapped { SC_REG_MAPPED_UNKNOWN, SC_REG_MAPPED, SC_REG_MAPPED_NOT };
 
 struct sc_regtab {
 	struct sc_reg *chunks[SC_ABI_REGS_MAX / SC_REGTAB_CHUNK]; /* entries do not move */

@@ -910,9 +910,19 @@ static void test_get_errors(void **state)
 	rma_close();
 }
 
-static int put_into(struct sc_reg *mapped, bool taken)
+#ifdef SC_FAULT_INJECTION
+static uint32_t asked;
+
+static int count_asked(const char *point)
 {
-	struct sc_remote remote = { 0, 8, sc_reg_key(mapped) };
+	asked += !strcmp(point, "probe.touch");
+	return 0;
+}
+#endif
+
+static int put_at(struct sc_reg *mapped, uint64_t addr, bool taken)
+{
+	struct sc_remote remote = { addr, 8, sc_reg_key(mapped) };
 	struct iovec iov = { from, 8 };
 	uint64_t before = counters()->rma_delegated_taken;
 
@@ -921,6 +931,11 @@ static int put_into(struct sc_reg *mapped, bool taken)
 	we_poll();
 	assert_int_equal(counters()->rma_delegated_taken - before, taken);
 	return comp_take(&pair[0].tx).err;
+}
+
+static int put_into(struct sc_reg *mapped, bool taken)
+{
+	return put_at(mapped, 0, taken);
 }
 
 /* Written to with success, and then not there any more: the owner has registered more than it has. */
@@ -941,6 +956,46 @@ static void test_unmapped_meanwhile(void **state)
 	assert_int_equal(put_into(mapped, true), EIO);
 	assert_int_equal(sc_reg_close(mapped), 0);
 	rma_close();
+}
+
+/* The owner of a large memory asks once for each page, however many there are, also if the memory is in pieces. */
+static void test_each_page_asked_once(void **state)
+{
+#ifdef SC_FAULT_INJECTION
+	size_t page = (size_t)getpagesize(), many = 5000;
+	uint8_t *pages = mmap(NULL, 2 * many * page, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	assert_ptr_not_equal(pages, MAP_FAILED);
+	for (int pieces = 1; pieces <= 2; pieces++) {
+		struct iovec ranges[2] = { { pages + many * page, many / 2 * page },
+					   { pages, many / 2 * page } };
+		struct sc_reg_attr attr = { .ranges = ranges, .range_count = 2, .flags = SC_REG_WRITE };
+		struct sc_reg *large;
+
+		if (pieces == 1) {
+			attr.range_count = 1;
+			ranges[0].iov_len = many * page;
+		}
+		OPEN();
+		assert_int_equal(sc_reg_open(tab[1], &attr, &large), 0);
+		sc_fault_hook = count_asked;
+		asked = 0;
+		for (int lap = 0; lap < 3; lap++)
+			for (size_t i = 0; i < many; i += 7)
+				assert_int_equal(put_at(large, i * page, true), 0);
+		(void)core_failing(NULL, 0);
+		/* and once for the lines by which the ring grows */
+		assert_in_range(asked, (many + 6) / 7, (many + 6) / 7 + 1);
+		assert_int_equal(sc_reg_close(large), 0);
+		rma_close();
+	}
+	munmap(pages, 2 * many * page);
+#else
+	core_without_points();
+	skip();
+#endif
+	(void)state;
 }
 
 /* The initiator waits for each open operation as long, so for several longer, before it does them itself. */
@@ -2015,6 +2070,7 @@ int main(void)
 		cmocka_unit_test(test_errors_in_turn),
 		cmocka_unit_test(test_unmapped_meanwhile),
 		cmocka_unit_test(test_asked_once),
+		cmocka_unit_test(test_each_page_asked_once),
 		cmocka_unit_test(test_waits_for_each),
 		cmocka_unit_test(test_put_in_pieces),
 		cmocka_unit_test(test_put_virtual),

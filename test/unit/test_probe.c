@@ -80,16 +80,16 @@ static struct pages map_pages(void)
 
 static int copy(bool write, void *to, const void *from, size_t len)
 {
-	static struct sc_probe memory;
+	static struct sc_probe_brief brief;
+	static uint32_t poll;
+	struct sc_probe *memory = sc_probe_around(&brief, write ? to : from, ++poll);
 	struct iovec into[3] = { { to, 0 }, { to, len }, { to, 0 } };
 	struct iovec out_of = { (void *)(uintptr_t)from, len };
 	struct sc_probe_copy both = {
 		.to = into, .to_count = 3, .from = &out_of, .from_count = 1, .len = len
 	};
 
-	sc_probe_forget(&memory);
-	sc_probe_choose(&memory, 0);
-	return write ? sc_probe_write(&memory, &both) : sc_probe_read(&memory, &both);
+	return write ? sc_probe_write(memory, &both) : sc_probe_read(memory, &both);
 }
 
 /* Memory that is there is copied, within a page and across two pages. */
@@ -359,84 +359,123 @@ static void test_secret(void **state)
 	run(secret);
 }
 
+/* Makes room for what is known of six pages, the last two of which are not mapped any more. */
+static struct sc_probe *probe_new(const struct pages *pages)
+{
+	struct iovec parts[2] = { { pages->read + 1, 1 }, { pages->write + 1, pages->size } };
+	struct sc_probe *memory;
+
+	assert_ptr_not_equal(mmap(pages->none, 2 * pages->size, PROT_READ,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+			     MAP_FAILED);
+	parts[0].iov_len = 4 * pages->size - 1;
+	memory = sc_probe_new(parts, 2);
+	assert_non_null(memory);
+	assert_int_equal(memory->count, 6);
+	assert_int_equal(munmap(pages->none, 2 * pages->size), 0);
+	return memory;
+}
+
 /* Bytes are known if they are in one page that was looked at for the same access, or for a write. */
 static void test_known_bytes(void **state)
 {
 	struct pages pages = map_pages();
 	struct iovec write = { pages.write, 1 }, read = { pages.read, 1 };
-	struct sc_probe memory = { 0 };
+	struct sc_probe *memory = probe_new(&pages);
 
 	(void)state;
-	sc_probe_choose(&memory, 7);
-	assert_false(sc_probe_knows(&memory, pages.write, 1, false));
-	if (sc_probe_check(&memory, &write, 1, true) == -ENOSYS)
+	assert_false(sc_probe_knows(memory, pages.write, 1, false));
+	if (sc_probe_check(memory, &write, 1, true) == -ENOSYS)
 		skip();
-	assert_int_equal(sc_probe_check(&memory, &read, 1, false), 0);
-	assert_true(sc_probe_knows(&memory, pages.write, pages.size, true));
-	assert_true(sc_probe_knows(&memory, pages.write, pages.size, false));
-	assert_true(sc_probe_knows(&memory, pages.read + pages.size - 1, 1, false));
-	assert_false(sc_probe_knows(&memory, pages.read, 1, true));
-	assert_false(sc_probe_knows(&memory, pages.write + pages.size - 1, 2, true));
-	assert_false(sc_probe_knows(&memory, pages.write + 1, SIZE_MAX, true));
-	sc_probe_choose(&memory, 8);
-	assert_false(sc_probe_knows(&memory, pages.write, 1, true));
+	assert_int_equal(sc_probe_check(memory, &read, 1, false), 0);
+	assert_true(sc_probe_knows(memory, pages.write, pages.size, true));
+	assert_true(sc_probe_knows(memory, pages.write, pages.size, false));
+	assert_true(sc_probe_knows(memory, pages.read + pages.size - 1, 1, false));
+	assert_false(sc_probe_knows(memory, pages.read, 1, true));
+	assert_int_equal(sc_probe_check(memory, &write, 1, false), 0);
+	assert_true(sc_probe_knows(memory, pages.write, 1, true));
+	assert_false(sc_probe_knows(memory, pages.write + pages.size - 1, 2, true));
+	assert_false(sc_probe_knows(memory, pages.write + 1, SIZE_MAX, true));
+	assert_false(sc_probe_knows(memory, pages.write - 1, 1, false));
+	assert_false(sc_probe_knows(memory, pages.none + 2 * pages.size, 1, false));
+	free(memory);
 }
 
-/* A page stays known for the access that was looked at: for one poll, or whenever its name is chosen again. */
+/* A page stays known for the access that was looked at. */
 static void test_known(void **state)
 {
 	struct pages pages = map_pages();
-	struct sc_probe memory = { 0 };
 	struct iovec write = { pages.write, 1 }, read = { pages.read, 1 };
 	struct iovec to_the_end = { pages.read + 1, 2 * pages.size - 1 }, nothing = { pages.none, 0 };
-	struct iovec both = { pages.write, pages.size + 1 };
+	struct iovec both = { pages.write, pages.size + 1 }, beyond = { pages.read, 2 * pages.size + 1 };
+	struct sc_probe *memory = probe_new(&pages);
 
 	(void)state;
-	sc_probe_choose(&memory, 0);
-	if (sc_probe_check(&memory, &write, 1, true) == -ENOSYS)
+	if (sc_probe_check(memory, &write, 1, true) == -ENOSYS)
 		skip();
 	for (int again = 0; again < 2; again++) {
-		assert_int_equal(sc_probe_check(&memory, &read, 1, false), 0);
-		assert_int_equal(sc_probe_check(&memory, &read, 1, true), -EIO);
-		assert_int_equal(sc_probe_check(&memory, &write, 1, false), 0);
-		assert_int_equal(sc_probe_check(&memory, &write, 1, true), 0);
-		assert_int_equal(sc_probe_check(&memory, &to_the_end, 1, false), 0);
-		assert_int_equal(sc_probe_check(&memory, &nothing, 1, true), 0);
+		assert_int_equal(sc_probe_check(memory, &read, 1, false), 0);
+		assert_int_equal(sc_probe_check(memory, &read, 1, true), -EIO);
+		assert_int_equal(sc_probe_check(memory, &write, 1, false), 0);
+		assert_int_equal(sc_probe_check(memory, &write, 1, true), 0);
+		assert_int_equal(sc_probe_check(memory, &both, 1, true), 0);
+		assert_int_equal(sc_probe_check(memory, &to_the_end, 1, false), 0);
+		assert_int_equal(sc_probe_check(NULL, &nothing, 1, true), 0);
+		assert_int_equal(sc_probe_check(memory, &beyond, 1, false), -EIO);
 	}
-	sc_probe_choose(&memory, 7);
-	assert_int_equal(sc_probe_check(&memory, &write, 1, true), 0);
-	assert_int_equal(sc_probe_check(&memory, &both, 1, true), 0);
 	assert_int_equal(munmap(pages.write, 4 * pages.size), 0);
-	for (int polls = 0; polls < 3; polls++) {
-		sc_probe_choose(&memory, 7);
-		assert_int_equal(sc_probe_check(&memory, &both, 1, true), 0);
-		assert_int_equal(sc_probe_check(&memory, &both, 1, false), 0);
-		sc_probe_choose(&memory, 8);
-		assert_int_equal(sc_probe_check(&memory, &both, 1, true), -EIO);
-		sc_probe_forget(&memory);
-		sc_probe_choose(&memory, 0);
-		assert_int_equal(sc_probe_check(&memory, &read, 1, false), -EIO);
-		assert_int_equal(sc_probe_check(&memory, &write, 1, true), -EIO);
-	}
+	assert_int_equal(sc_probe_check(memory, &both, 1, true), 0);
+	assert_int_equal(sc_probe_check(memory, &both, 1, false), 0);
+	assert_int_equal(sc_probe_check(memory, &to_the_end, 1, false), 0);
+	assert_int_equal(sc_probe_check(memory, &read, 1, true), -EIO);
+	assert_int_equal(sc_probe_check(NULL, &both, 1, false), -EIO);
+	free(memory);
 }
 
-/* More pages than are remembered: each check asks the kernel again. */
-static void test_too_many_to_know(void **state)
+/* For a short time: until the next poll, and until memory elsewhere is asked for. */
+static void test_known_briefly(void **state)
 {
-	struct sc_probe memory = { 0 };
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (SC_PROBE_SEEN + 2) * page;
-	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct iovec all = { at, size };
+	struct pages pages = map_pages();
+	struct iovec write = { pages.write, 1 };
+	struct sc_probe_brief brief = { 0 };
 
 	(void)state;
-	assert_ptr_not_equal(at, MAP_FAILED);
-	sc_probe_choose(&memory, 7);
-	if (sc_probe_check(NULL, &all, 1, true))
+	if (sc_probe_check(sc_probe_around(&brief, pages.write, 0), &write, 1, true) == -ENOSYS)
 		skip();
-	assert_int_equal(sc_probe_check(&memory, &all, 1, true), 0);
-	assert_int_equal(mprotect(at + size - page, page, PROT_READ), 0);
-	assert_int_equal(sc_probe_check(&memory, &all, 1, true), -EIO);
-	assert_int_equal(munmap(at, size), 0);
+	assert_int_equal(munmap(pages.write, 4 * pages.size), 0);
+	assert_int_equal(sc_probe_check(sc_probe_around(&brief, pages.write, 0), &write, 1, true), 0);
+	assert_int_equal(sc_probe_check(sc_probe_around(&brief, pages.write, 1), &write, 1, true), -EIO);
+	brief.known[((uintptr_t)pages.write / (size_t)pages.size) % SC_PROBE_AROUND] = 3;
+	assert_int_equal(sc_probe_check(sc_probe_around(&brief, pages.write, 1), &write, 1, true), 0);
+	(void)sc_probe_around(&brief, NULL, 1);
+	assert_int_equal(sc_probe_check(sc_probe_around(&brief, pages.write, 1), &write, 1, true), -EIO);
+}
+
+/* Of memory that is not all mapped nothing is known; nor of more pages than there may be, nor without memory. */
+static void test_nothing_to_know(void **state)
+{
+	struct pages pages = map_pages();
+	struct iovec apart[2] = { { pages.write, 1 }, { pages.write, 1 } };
+	struct sc_probe *memory;
+
+	(void)state;
+	apart[1].iov_base = pages.none;
+	memory = sc_probe_new(apart, 2);
+	assert_int_equal(memory->count, 0);
+	assert_false(sc_probe_knows(memory, pages.write, 1, false));
+	free(memory);
+	apart[1].iov_base = mmap((void *)(1ull << 30), (size_t)pages.size, PROT_READ,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(apart[1].iov_base, MAP_FAILED);
+	memory = sc_probe_new(apart, 2);
+	assert_int_equal(memory->count > 0,
+			 llabs((char *)apart[1].iov_base - (char *)pages.write) / pages.size <
+				 (long)SC_PROBE_PAGES);
+	free(memory);
+	assert_int_equal(munmap(apart[1].iov_base, (size_t)pages.size), 0);
+	if (core_failing("probe.new", ENOMEM))
+		assert_null(sc_probe_new(apart, 1));
+	core_failing(NULL, 0);
 }
 
 /* Mapped is what has an address, whatever may be done with it. No range is too long to ask. */
@@ -465,19 +504,13 @@ static void test_mapped(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_populated),
-		cmocka_unit_test(test_copied_by_kernel),
-		cmocka_unit_test(test_nothing_asked),
-		cmocka_unit_test(test_no_peek),
-		cmocka_unit_test(test_no_touch),
-		cmocka_unit_test(test_no_look_at_all),
-		cmocka_unit_test(test_fails),
-		cmocka_unit_test(test_special),
-		cmocka_unit_test(test_secret),
-		cmocka_unit_test(test_known_bytes),
-		cmocka_unit_test(test_known),
-		cmocka_unit_test(test_mapped),
-		cmocka_unit_test(test_too_many_to_know),
+		cmocka_unit_test(test_populated),	cmocka_unit_test(test_copied_by_kernel),
+		cmocka_unit_test(test_nothing_asked),	cmocka_unit_test(test_no_peek),
+		cmocka_unit_test(test_no_touch),	cmocka_unit_test(test_no_look_at_all),
+		cmocka_unit_test(test_fails),		cmocka_unit_test(test_special),
+		cmocka_unit_test(test_secret),		cmocka_unit_test(test_known_bytes),
+		cmocka_unit_test(test_known),		cmocka_unit_test(test_known_briefly),
+		cmocka_unit_test(test_nothing_to_know), cmocka_unit_test(test_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
