@@ -431,7 +431,7 @@ struct sc_abi_atomic {
 
 /*
  * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it.
- * `number`: of the delegated put of which it tells, which was withdrawn; else of the next one that is delegated.
+ * `number`: of the delegated operation of which it tells, which was withdrawn; else of the next one that is delegated.
  */
 struct sc_abi_note {
 	uint64_t data, key, len;

@@ -289,7 +289,9 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 			return false;
 		}
 	}
-	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(ep, buffers)) {
+	if (!sc_pool_has(&ep->pool, buffers) &&
+	    (!get_bufs_slow(ep, buffers) ||
+	     !sc_pool_may_lend(&ep->pool, &peer->bounce.loans, buffers, reserve))) {
 		ep->wants_room = true;
 		return false;
 	}

@@ -423,7 +423,7 @@ struct sc_rma_op {
 	struct sc_share share; /* assisted: shared with the peer, under `ref`; */
 	struct sc_reg_ref ref;
 	bool heard; /* the peer's application must hear of it */
-	/* atomic: operands, then values to compare with; injected put that is withdrawn or a request: the payload */
+	/* atomic: operands, then values to compare with; injected put that is withdrawn, or a request that waits: payload */
 	uint8_t *copy;
 	enum sc_atomic_kind atomic_kind;
 	enum sc_atomic_type atomic_type;

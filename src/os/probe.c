@@ -9,8 +9,8 @@
  * a single page (docs/MEASUREMENTS.md, "Touching registered memory").
  *
  * We do not ask again for a page that is known to be there; the caller chooses how long it stays known (access.c). If the
- * application takes it away meanwhile, a fault hits the application. The knowledge takes a byte for each page, so
- * it has no limit: a system call for each put to another page of a large heap costs ten times the put.
+ * application takes it away meanwhile, a fault hits the application. The knowledge of a registration takes a
+ * byte for each page, because a system call for each put to another page of a large heap costs ten times the put.
  *
  * The same checks serve shared memory, if only the word of another process says that its part of the file has memory: a
  * read of a hole while /dev/shm is full is a signal, too. They also serve pointers of the application that may not

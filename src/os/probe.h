@@ -19,12 +19,12 @@ struct sc_probe {
 
 /*
  * Makes a place for knowledge of all pages of the vector; nothing is known yet. It has no pages if some of the memory is
- * not mapped, or if the vector spans more than SC_PROBE_PAGES. The caller frees it with free(). NULL: no memory.
+ * not mapped, or if the vector spans more than SC_PROBE_PAGES pages. The caller frees it with free(). NULL: no memory.
  */
-#define SC_PROBE_PAGES ((size_t)1 << 30)
+#define SC_PROBE_PAGES ((size_t)1 << 26)
 struct sc_probe *sc_probe_new(const struct iovec *iov, size_t count);
 
-/* Knowledge for a short time, of some pages around an address. All 0: of none. */
+/* Knowledge for a short time, of the block of so many pages that an address is in. All 0: of none. */
 #define SC_PROBE_AROUND 64
 struct sc_probe_brief {
 	struct sc_probe memory;
@@ -32,7 +32,7 @@ struct sc_probe_brief {
 	uint8_t known[SC_PROBE_AROUND];
 };
 
-/* Returns the knowledge of the pages around an address. Forgets that of another poll, and that of pages elsewhere. */
+/* Returns the knowledge of the block that the address is in. Forgets that of another poll, and that of another block. */
 struct sc_probe *sc_probe_around(struct sc_probe_brief *brief, const void *at, uint32_t poll);
 
 /* Tells whether these bytes are in one page, which is known to be readable, or writable. */

@@ -40,7 +40,7 @@ static struct sc_probe *memory_of(struct sc_reg *reg)
 	return memory && memory->count ? memory : NULL;
 }
 
-/* Returns where the access is, if that is one range. */
+/* Returns where the access is, if the registration has one range. */
 static void *place_of(const struct sc_access *access)
 {
 	const struct sc_reg *reg = access->reg;
@@ -58,8 +58,14 @@ static void *place_of(const struct sc_access *access)
 struct sc_probe *sc_access_memory(struct sc_ep *ep, const struct sc_access *access)
 {
 	struct sc_probe *memory = ep->config.strict ? NULL : memory_of(access->reg);
+	struct iovec first = { place_of(access), 0 };
+	uint64_t len = access->len;
 
-	return memory ? memory : sc_probe_around(&ep->memory, place_of(access), ep->polls);
+	if (memory)
+		return memory;
+	if (!first.iov_base)
+		(void)sc_reg_slice(access->reg, access->addr, &len, &first, 1);
+	return sc_probe_around(&ep->memory, first.iov_base, ep->polls);
 }
 
 void *sc_access_known(struct sc_ep *ep, const struct sc_access *access)

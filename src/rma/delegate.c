@@ -69,6 +69,7 @@
 #include <string.h>
 #include "proc/calibration.h"
 #include "rma/direct.h"
+#include "rma/request.h"
 #include "base/fault.h"
 #include "base/iov.h"
 #include "link/peer.h"
@@ -535,12 +536,14 @@ static int do_directly(struct sc_peer *peer)
 		end_rescued(peer);
 	} else {
 		op = sc_delegated_op(peer);
-		ret = op ? sc_direct_do(op) : -EAGAIN;
-		if (ret)
+		ret = op ? sc_direct_try(op) : -EAGAIN;
+		if (ret < 0)
 			return ret;
 		pass_done(peer);
 		if (peer->link == SC_LINK_UP)
 			sc_rescue_tell_done(peer->delegate.rescue, peer->delegate.first);
+		if (ret) /* after that: if this process dies in between, the put is lost, and never done twice */
+			sc_request_queue(op);
 	}
 	hold(peer);
 	return 0;

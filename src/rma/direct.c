@@ -443,7 +443,7 @@ int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct 
 	return ret ? ret : outcome;
 }
 
-int sc_direct_do(struct sc_rma_op *op)
+int sc_direct_try(struct sc_rma_op *op)
 {
 	const struct sc_rma rma = { .iov = op->iov,
 				    .iov_count = op->iov_count,
@@ -469,9 +469,18 @@ int sc_direct_do(struct sc_rma_op *op)
 	peer->rma.pending--;
 	sc_list_remove(&op->of_peer);
 	if (ret == -EOPNOTSUPP)
-		sc_request_queue(op);
-	else
-		sc_rmaop_forget(op);
+		return 1;
+	sc_rmaop_forget(op);
+	return 0;
+}
+
+int sc_direct_do(struct sc_rma_op *op)
+{
+	int ret = sc_direct_try(op);
+
+	if (ret <= 0)
+		return ret;
+	sc_request_queue(op);
 	return 0;
 }
 

@@ -33,6 +33,9 @@ int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct 
  */
 int sc_direct_do(struct sc_rma_op *op);
 
+/* The same, but 1: only the peer can do it; it is in no list and not pending, and the caller makes it a request. */
+int sc_direct_try(struct sc_rma_op *op);
+
 /* ---- several together ------------------------------------------------------------------------ */
 
 /* Puts off a put or get of `size` bytes, one of a stream, to do it with others. -EAGAIN: no memory. */

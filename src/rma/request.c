@@ -82,7 +82,7 @@ bool sc_request_fits(struct sc_peer *peer, const struct sc_remote *remote, size_
 	}
 	return peer->rma.requests < SC_RMA_REQUESTS_MAX && !peer->rma.fars && !peer->rma.gets &&
 	       !sc_record_room(peer, records ? records : 1) &&
-	       (!buffers || sc_record_may_lend(peer, buffers, 0));
+	       (!buffers || sc_record_may_lend(peer, buffers, 0) || !peer->bounce.loans.count);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -133,7 +133,9 @@ static bool put_write(struct sc_rma_op *op)
 	struct sc_abi_put *record = (struct sc_abi_put *)words;
 	uint32_t buffers = left < (uint64_t)PUT_BUFS << ep->buf_shift ? buffers_of(ep, left) : PUT_BUFS;
 	uint32_t size, flags = SC_ABI_F_BOUNCED;
-	uint16_t bufs[SC_ABI_RECORD_BUFS] = { 0 }; /* of which the record holds fewer */
+	uint16_t bufs[SC_ABI_RECORD_BUFS] = {
+		0
+	}; /* the record has place for PUT_BUFS of them, and some more */
 	bool last;
 
 	if (!op->begun && op->size > ep->config.eager_max &&
@@ -281,7 +283,8 @@ int sc_request_one(struct sc_peer *peer, const struct sc_atomic *atomic, size_t 
 	if (!op) {
 		peer->ep->counters.rma_requests++;
 		sc_fence_behind(peer);
-		if (sc_burst_add(&peer->rma.unanswered, peer->ep)) /* as send_two_lines() of tx.c */
+		/* as send_two_lines() of tx.c */
+		if (sc_burst_add(&peer->rma.unanswered, peer->ep) && lines <= 2)
 			sc_ring_fetch_to_write(&peer->tx, 3 * lines, lines);
 		return 0;
 	}

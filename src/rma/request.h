@@ -9,8 +9,9 @@
 void sc_request_queue(struct sc_rma_op *op);
 
 /*
- * Tells whether a put to `count` ranges is written as soon as it is queued, through bounce buffers; none is queued. False:
- * not now, or the peer has been given up.
+ * Tells whether a put to `count` ranges may be queued that needs no later call, while no other request is queued: all its
+ * records can be written at once, or the endpoint has too few bounce buffers for that although the peer has returned its
+ * own. False: not now, or the peer has been given up.
  */
 bool sc_request_fits(struct sc_peer *peer, const struct sc_remote *remote, size_t count);
 

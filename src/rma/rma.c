@@ -19,13 +19,13 @@
  * has seen what was posted behind it.
  *
  * A caller whose peer does not read its ring is pushed back: at OPS_MAX pending operations, or without space for the
- * record of an operation that is over then, a post returns -EAGAIN before it does anything.
+ * record of an operation that is over then, a post returns -EAGAIN before it does anything. So does the post of an injected
+ * put that the peer must do, while it cannot write all records: the caller may never call again.
  *
  * All memory is private; the file of each way says what remains if either side dies.
  */
 #include "rma/rma.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include "base/iov.h"
@@ -196,15 +196,29 @@ static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
 	bool injected = rma->flags & SC_SEND_INJECT && rma->flags & SC_RMA_WRITE;
 	struct sc_rma_op *op;
 
-	/* the application may never call again */
+	/* the application may never call again, and its memory is not ours after the call */
 	if (injected && !sc_request_fits(peer, rma->remote, rma->remote_count))
 		return peer->link == SC_LINK_DOWN ? peer->error : -EAGAIN;
 	op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
 	sc_request_queue(op);
-	assert(!injected || peer->link != SC_LINK_UP || sc_list_empty(&peer->rma.queued));
+	if (injected && !sc_list_empty(&peer->rma.queued) && sc_rmaop_own(op, rma->iov, rma->iov_count))
+		op->error = -ENOMEM;
 	return 0;
+}
+
+/* Tells whether a registration counts the operation, as far as one look tells. */
+static bool is_counted(struct sc_peer *peer, const struct sc_rma *rma)
+{
+	const struct sc_regtab_view table = sc_seg_table(peer->seg);
+	struct sc_reg_ref ref;
+
+	for (size_t i = 0; i < rma->remote_count; i++)
+		if (!sc_regtab_find(&table, rma->remote[i].key, &ref) &&
+		    sc_load_relaxed_32(&table.regs[ref.index].flags) & SC_REG_EVENT)
+			return true;
+	return false;
 }
 
 /*
@@ -213,7 +227,8 @@ static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
  */
 static bool leaves_nothing(struct sc_peer *peer, const struct sc_rma *rma)
 {
-	bool note = sc_rma_wants_data(rma) || peer->seg->header.capabilities & SC_ABI_CAP_EVENTS;
+	bool note = sc_rma_wants_data(rma) || peer->seg->header.capabilities & SC_ABI_CAP_EVENTS ||
+		    is_counted(peer, rma);
 
 	return sc_list_empty(&peer->rma.queued) && !(note && sc_record_room(peer, 1));
 }

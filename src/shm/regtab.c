@@ -59,7 +59,7 @@ void sc_regtab_init(struct sc_regtab *regtab, uint64_t seed)
 	sc_list_init(&regtab->eps);
 }
 
-static void free_ranges(struct sc_reg *reg)
+static void free_parts(struct sc_reg *reg)
 {
 	if (reg->ranges != &reg->one)
 		free((void *)reg->ranges);
@@ -71,7 +71,7 @@ static void free_ranges(struct sc_reg *reg)
 void sc_regtab_fini(struct sc_regtab *regtab)
 {
 	for (uint32_t i = 0; i < regtab->count; i++)
-		free_ranges(sc_regtab_at(regtab, i));
+		free_parts(sc_regtab_at(regtab, i));
 	for (uint32_t i = 0; i * SC_REGTAB_CHUNK < regtab->count; i++)
 		free(regtab->chunks[i]);
 	free(regtab->buckets);
@@ -336,7 +336,7 @@ void sc_regtab_put(struct sc_regtab *regtab, struct sc_reg *reg)
 {
 	if (reg->range_count > 1 && sc_reg_is_shared(reg))
 		return_places(regtab, reg);
-	free_ranges(reg);
+	free_parts(reg);
 	regtab->open--;
 	return_entry(regtab, reg);
 }

@@ -107,16 +107,20 @@ static inline struct sc_abi_line *sc_ring_next(const struct sc_ring_place *at, c
 	return line == at->last ? at->lines : (struct sc_abi_line *)line + 1;
 }
 
+/* Returns the first line that may be unread in the ring itself: lines before the last resumption are not in it. */
+static inline uint64_t sc_ring_from(const struct sc_ring_tx *tx)
+{
+	return tx->head > tx->since ? tx->head : tx->since;
+}
+
 /*
  * Sets the number of lines that may be unread at a time; lines before the last resumption do not count. 0: the ring is
  * going to grow or has overflowed, so each record has to look for room by the slow path.
  */
 static inline void sc_ring_set_room(struct sc_ring_tx *tx, uint32_t room)
 {
-	uint64_t from = tx->head > tx->since ? tx->head : tx->since;
-
 	tx->room = room;
-	tx->limit = room ? from + room : 0;
+	tx->limit = room ? sc_ring_from(tx) + room : 0;
 }
 
 /* The reader is known to have read the lines before `head`, which is not above the tail. */
@@ -139,7 +143,7 @@ static inline bool sc_ring_has_room(const struct sc_ring_tx *tx, uint32_t lines)
 /* The same for a ring that is going to grow and may not grow yet. */
 static inline bool sc_ring_has_room_yet(const struct sc_ring_tx *tx, uint32_t lines)
 {
-	return tx->tail - tx->head + lines < tx->at.count;
+	return tx->tail - sc_ring_from(tx) + lines < tx->at.count;
 }
 
 /* Tells whether a ring of the first length may grow now: no line of the lap before is unread. */

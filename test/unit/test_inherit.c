@@ -38,6 +38,7 @@ struct plan {
 	uint32_t withdrawn;  /* without `point`: as many are withdrawn, and */
 	uint32_t copied;     /* so many of those are done */
 	bool leaves;	     /* after them it gives the target up */
+	bool asks;	     /* CMA fails, so that the target must do those that are withdrawn */
 	const char *point;   /* it stops here, for the nth time */
 	int nth;
 };
@@ -154,6 +155,8 @@ static void initiator(struct child *self, void *arg)
 	sc_process_lock(); /* the thread does nothing; this thread does, in its place */
 	sc_store_relaxed_32(&sc_process.rescue_looks, 1);
 	inject_all(ep, plan->data);
+	if (plan->asks)
+		target->can_read = SC_REACH_NO;
 	if (!plan->point) {
 		withdraw_by_hand(plan);
 		sc_process_unlock();
@@ -498,6 +501,42 @@ static void test_endpoint_withdraws(void **state)
 	follow_to(points_of_note, (struct plan){ .polls = true, .data = true });
 }
 
+/*
+ * A withdrawn put that only the target can do becomes a request, and the initiator is killed on the way: the target does it
+ * once, or not at all if the initiator has told that it is done and has not written the request.
+ */
+static void test_becomes_a_request(void **state)
+{
+	static const char *const points[] = { "delegate.withdrawn", "rescue.told", "ring.committed" };
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		for (int nth = 1; nth <= (i ? 7 : 1); nth += 3)
+			for (int passes = 0; passes < 2; passes++) {
+				struct plan plan = { .data = true,
+						     .polls = true,
+						     .asks = true,
+						     .point = points[i],
+						     .nth = nth };
+				size_t lost = i == 1 ? (size_t)nth - 1 : PUTS;
+
+				begin(&plan);
+				if (passes)
+					target_polls();
+				child_kill(&child);
+				wait_departed();
+				hear();
+				for (size_t put = 0; put < PUTS; put++) {
+					assert_int_equal(heard[put], put != lost);
+					if (put != lost)
+						assert_memory_equal(space + put * APART,
+								    from + put * APART, sizes[put]);
+				}
+				assert_int_equal(target_ep()->counters.quarantines, 0);
+				rma_close();
+			}
+}
+
 #endif
 
 int main(void)
@@ -514,6 +553,7 @@ int main(void)
 		cmocka_unit_test(test_without_memory),
 		cmocka_unit_test(test_thread_withdraws),
 		cmocka_unit_test(test_endpoint_withdraws),
+		cmocka_unit_test(test_becomes_a_request),
 #endif
 	};
 

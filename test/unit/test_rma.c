@@ -530,6 +530,82 @@ static void test_injected_requests(void **state)
 	rma_close();
 }
 
+static void config_no_overflow(struct sc_config *config)
+{
+	config->buf_size = 512;
+}
+
+/* One that this side copies needs a note if the registration counts it: without space for that it is refused. */
+static void test_injected_and_counted(void **state)
+{
+	struct sc_cntr counted = { 0 };
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote;
+
+	(void)state;
+	if (!way_possible(WAY_CMA))
+		skip();
+	adjust = config_no_overflow;
+	uncounted = true;
+	rma_open(&routes[1]);
+	adjust = NULL;
+	uncounted = false;
+	sc_reg_set_cntrs(reg, NULL, &counted);
+	remote = at(0, 8);
+	pair_grow(&pair[0], &pair[1]);
+	for (uint64_t round = 0; round < 2; round++) {
+		uint64_t messages = 0;
+
+		while (!end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT))
+			messages++;
+		pair[0].peer->delegate.pause = 100; /* this side copies */
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT | SC_SILENT),
+				 -EAGAIN);
+		owner_ends(0, messages);
+		pair[0].peer->delegate.pause = 100;
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT | SC_SILENT), 0);
+		assert_int_equal(pair[0].ep->counters.rma_direct_bytes, 8 * (round + 1));
+		ends_settle(&pair[1], 1);
+		assert_int_equal(counted.value, round + 1);
+	}
+	sc_reg_set_cntrs(reg, NULL, NULL);
+	expect_idle();
+	rma_close();
+}
+
+static void config_fewest_buffers(struct sc_config *config)
+{
+	config->buf_size = 256;
+	config->buf_count = 4;
+	config->cma = false;
+}
+
+/* One for which there are never enough buffers is done all the same, in later calls. The caller's memory is its own then. */
+static void test_injected_in_few_buffers(void **state)
+{
+	static uint8_t out[SC_INJECT_MAX];
+	struct iovec iov = { out, sizeof(out) };
+	struct sc_remote remote;
+
+	(void)state;
+	adjust = config_fewest_buffers;
+	rma_open(&routes[4]);
+	adjust = NULL;
+	for (int i = 0; i < 3; i++) {
+		memcpy(out, from + i, sizeof(out));
+		remote = at(0, sizeof(out));
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT), 0);
+		assert_false(sc_list_empty(&pair[0].peer->rma.queued));
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT), -EAGAIN);
+		memset(out, 0xee, sizeof(out));
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_memory_equal(space, from + i, sizeof(out));
+	}
+	expect_idle();
+	rma_close();
+}
+
 /* One that would have to wait for another operation is refused, too. */
 static void test_injected_behind_others(void **state)
 {
@@ -1993,6 +2069,8 @@ int main(void)
 		cmocka_unit_test(test_closed_at_the_fence),
 		cmocka_unit_test(test_injected_and_silent),
 		cmocka_unit_test(test_injected_requests),
+		cmocka_unit_test(test_injected_and_counted),
+		cmocka_unit_test(test_injected_in_few_buffers),
 		cmocka_unit_test(test_injected_behind_others),
 		cmocka_unit_test(test_unmapped),
 		cmocka_unit_test(test_refused_calls),
