@@ -41,7 +41,7 @@ import calls  # noqa: E402
 import figures  # noqa: E402
 
 KINDS = ["floor", "latency", "plain", "fragments", "bandwidth", "bidirectional", "pairs", "wakeup-fd", "wakeup-sread",
-         "posted", "unexpected", "moves", "atomics", "styles", "registration", "startup", "calls", "mpi"]
+         "posted", "unexpected", "moves", "atomics", "styles", "scattered", "registration", "startup", "calls", "mpi"]
 LIMIT = 600  # seconds for one kind of one subject
 
 

@@ -57,6 +57,7 @@ static const struct kind kinds[] = {
 	{ "moves", onesided_moves, 2, 0 },
 	{ "atomics", onesided_atomics, 2, 0 },
 	{ "styles", onesided_styles, 2, 0 },
+	{ "scattered", onesided_scattered, 2, 0 },
 	{ "registration", registration_alone, 1, 0 },
 	{ "registration", registration_among_many, 1, 0 },
 	{ "startup", startup_with_peers, 2, 1 },
@@ -167,6 +168,12 @@ static const struct figure figures[FIGURES] = {
 			    "bytes", MILLION_PER_S },
 	[PUT_BOTH_WAYS] = { "put_both_ways", "put, windows both ways, the sum, MB/s", "bytes", MB_PER_S },
 	[GET_BOTH_WAYS] = { "get_both_ways", "get, windows both ways, the sum, MB/s", "bytes", MB_PER_S },
+	[PUT_SCATTERED_RATE] = { "put_scattered_rate",
+				 "injected puts of 8 B to random places, windows, million/s",
+				 "bytes of memory", MILLION_PER_S },
+	[SUM_SCATTERED_RATE] = { "sum_scattered_rate",
+				 "sums without a result at random places, windows, million/s",
+				 "bytes of memory", MILLION_PER_S },
 	[REGISTRATION] = { "registration", "fi_mr_reg and fi_close of 4 KiB, ns", "others", NS },
 	[ENDPOINT_TIME] = { "endpoint_time", "fi_fabric to fi_enable and fi_getname, us", "endpoints",
 			    US },
@@ -277,7 +284,7 @@ int main(int argc, char **argv)
 		if (option == 'k')
 			list = optarg;
 		else if (option == 'o')
-			list = "moves,atomics,styles,registration";
+			list = "moves,atomics,styles,scattered,registration";
 		else if (option == 'n')
 			turns = atoi(optarg);
 		else if (option == 's')

@@ -64,6 +64,9 @@ enum figure_id {
 	PUT_DATA_RATE,
 	PUT_BOTH_WAYS,
 	GET_BOTH_WAYS,
+	/* to random places of a memory */
+	PUT_SCATTERED_RATE,
+	SUM_SCATTERED_RATE,
 	REGISTRATION,
 	ENDPOINT_TIME,
 	STARTUP_TIME,
@@ -116,7 +119,7 @@ typedef void kind_fn(const struct task *task);
 kind_fn pingpong_tagged, pingpong_plain, pingpong_fragments, pingpong_wakeup_fd, pingpong_wakeup_sread;
 kind_fn stream_one_way, stream_both_ways, stream_pairs;
 kind_fn matching_posted, matching_unexpected;
-kind_fn onesided_moves, onesided_atomics, onesided_styles;
+kind_fn onesided_moves, onesided_atomics, onesided_styles, onesided_scattered;
 kind_fn registration_alone, registration_among_many;
 kind_fn startup_with_peers;
 kind_fn startup_of_job;

@@ -3,7 +3,8 @@
  * onesided.c: put and get until each is complete at the target (FI_DELIVERY_COMPLETE), one at a time and in
  * windows; fetch-add, compare-swap and sum of a 64-bit word, likewise. The first process measures; the
  * second one is the target. The kind "styles" posts puts as programs and MPI libraries do: it injects those
- * that fit, sends remote data with them, plays ping-pong, and lets both processes post at once.
+ * that fit, sends remote data with them, plays ping-pong, and lets both processes post at once. The kind
+ * "scattered" puts and sums words at random places of a memory, as hash tables and graphs do.
  *
  * The target first polls its completion queue; then it computes and does not call libfabric. Beside the second figure
  * stands that of the kernel alone (CMA) for the same copy. An operation that makes no progress for GIVE_UP seconds
@@ -39,7 +40,17 @@ struct onesided {
 	uint64_t memory;
 	bool data;     /* style: each put has remote data */
 	uint8_t round; /* ping-pong of memory: the last byte of each put */
+	uint64_t places, random; /* scattered: so many words, the last one chosen */
 };
+
+/* Returns where the next word goes. */
+static uint64_t place(struct onesided *o)
+{
+	if (!o->places)
+		return o->there;
+	o->random = o->random * 6364136223846793005 + 1442695040888963407;
+	return o->there + (o->random >> 32) % o->places * sizeof(uint64_t);
+}
 
 /* ---- what is posted ---------------------------------------------------------------------------- */
 
@@ -77,7 +88,7 @@ static ssize_t post_sum(struct onesided *o, int slot)
 {
 	static uint64_t one = 1;
 	struct fi_ioc operand = { &one, 1 };
-	struct fi_rma_ioc remote = { o->there, 1, o->key };
+	struct fi_rma_ioc remote = { place(o), 1, o->key };
 	struct fi_msg_atomic msg = { .msg_iov = &operand,
 				     .iov_count = 1,
 				     .addr = o->endpoint.peer,
@@ -380,7 +391,7 @@ static ssize_t post_injected(struct onesided *o, int slot)
 	if (o->data)
 		return fi_inject_writedata(o->endpoint.ep, o->local, o->size, 1, o->endpoint.peer,
 					   o->there, o->key);
-	return fi_inject_write(o->endpoint.ep, o->local, o->size, o->endpoint.peer, o->there, o->key);
+	return fi_inject_write(o->endpoint.ep, o->local, o->size, o->endpoint.peer, place(o), o->key);
 }
 
 /* Posts a put that completes. False: it is not taken. */
@@ -569,6 +580,49 @@ void onesided_styles(const struct task *task)
 		measure_windows(&o);
 		measure_landing(&o);
 		measure_both_ways(&o);
+	}
+	close_onesided(&o);
+}
+
+/* ---- scattered --------------------------------------------------------------------------------- */
+
+/* The first put to a page may cost more: the figures are of those that follow. */
+static void visit_pages(struct onesided *o, size_t memory)
+{
+	const uint64_t there = o->there;
+
+	o->places = 0;
+	if (!me.rank)
+		for (; o->there - there < memory; o->there += (uint64_t)getpagesize())
+			run_once(o, post_put);
+	o->there = there;
+	endpoint_barrier(&o->endpoint);
+}
+
+void onesided_scattered(const struct task *task)
+{
+	static const size_t memories[] = { 128 << 10, 1 << 20, 64 << 20 };
+	static struct onesided o;
+
+	open_onesided(&o, task, memories[2]);
+	memset(o.remote, 0, memories[2]);
+	o.size = sizeof(uint64_t);
+	for (size_t i = 0; i < sizeof(memories) / sizeof(memories[0]); i++) {
+		double seconds;
+
+		visit_pages(&o, memories[i]);
+		o.places = memories[i] / sizeof(uint64_t);
+		if (is_injected(&o)) {
+			seconds = measure(&o, injected_windows, POLLS, WINDOW);
+			if (!me.rank)
+				group_sample(PUT_SCATTERED_RATE, (double)memories[i], 1 / seconds);
+		}
+		o.post = post_sum;
+		if (has_atomic(&o)) {
+			seconds = measure(&o, windows, POLLS, WINDOW);
+			if (!me.rank)
+				group_sample(SUM_SCATTERED_RATE, (double)memories[i], 1 / seconds);
+		}
 	}
 	close_onesided(&o);
 }

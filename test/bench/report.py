@@ -38,6 +38,7 @@ PLOTS = [
     ("put_pingpong", "us", None), ("put_data_pingpong", "us", None),
     ("put_injected_rate", "million/s", None), ("put_data_rate", "million/s", None),
     ("put_both_ways", "MB/s", None), ("get_both_ways", "MB/s", None),
+    ("put_scattered_rate", "million/s", None), ("sum_scattered_rate", "million/s", None),
     ("mpi_latency", "us", "time"), ("mpi_bandwidth", "MB/s", "speed"),
 ]
 
