@@ -374,6 +374,21 @@ static void test_release_wraps(void **state)
 #test "_grown", test, has_grown, NULL, NULL                                               \
 	}
 
+/* A ring that has come back from a buffer, and is going to grow: what is unread in the buffer takes none of its lines. */
+static void test_room_after_overflow(void **state)
+{
+	struct sc_ring_tx tx = {
+		.tail = 2000, .head = 1900, .since = 1990, .at.count = SC_ABI_RING_FIRST
+	};
+
+	(void)state;
+	assert_true(sc_ring_has_room_yet(&tx, SC_ABI_RING_FIRST - 11));
+	assert_false(sc_ring_has_room_yet(&tx, SC_ABI_RING_FIRST - 10));
+	tx.head = 1995;
+	assert_true(sc_ring_has_room_yet(&tx, SC_ABI_RING_FIRST - 6));
+	assert_false(sc_ring_has_room_yet(&tx, SC_ABI_RING_FIRST - 5));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -395,6 +410,7 @@ int main(void)
 		AS_IT_BEGINS(test_impossible_heads),
 		AS_IT_BEGINS(test_release_wraps),
 		HAS_GROWN(test_release_wraps),
+		cmocka_unit_test(test_room_after_overflow),
 	};
 
 	return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
