@@ -53,7 +53,7 @@ static void *place_of(const struct sc_access *access)
  * It stays known for one poll if the endpoint is strict, or if some of the memory was not mapped at the first access:
  * such an application has registered its whole address space, for example, and maps and unmaps parts of it later. An
  * operation with a wrong address must then fail, and not end the process. Memory that is mapped without access
- * (PROT_NONE) counts as mapped.
+ * (PROT_NONE) counts as mapped. For one poll, too, where ranges span more than SC_PROBE_PAGES.
  */
 struct sc_probe *sc_access_memory(struct sc_ep *ep, const struct sc_access *access)
 {
