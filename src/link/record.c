@@ -315,7 +315,7 @@ uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_AB
 			struct iovec iov[SC_ABI_RECORD_BUFS])
 {
 	struct sc_ep *ep = peer->ep;
-	uint32_t count = (size + ep->config.buf_size - 1) >> ep->buf_shift;
+	uint32_t count = sc_record_bufs(ep, size);
 
 	for (uint32_t i = 0; i < count; i++)
 		bufs[i] = sc_pool_lend(&ep->pool, &peer->bounce.loans, peer->tx.tail);

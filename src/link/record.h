@@ -46,6 +46,12 @@ static inline bool sc_record_grow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(&ep->pool, buffers) || sc_record_grow_slow(ep, buffers);
 }
 
+/* Returns how many of our bounce buffers hold `size` bytes. */
+static inline uint32_t sc_record_bufs(const struct sc_ep *ep, uint64_t size)
+{
+	return (uint32_t)((size + ep->config.buf_size - 1) >> ep->buf_shift);
+}
+
 /* Lends buffers for `size` bytes with the next record: sets their numbers, and a vector of them. Returns how many. */
 uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS],
 			struct iovec iov[SC_ABI_RECORD_BUFS]);

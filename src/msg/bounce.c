@@ -247,7 +247,7 @@ int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t si
 {
 	struct sc_ep *ep = peer->ep;
 	uint32_t flags = sc_send_abi_flags(send);
-	uint32_t buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
+	uint32_t buffers = sc_record_bufs(ep, size);
 	uint64_t units = SC_ABI_UNITS(size);
 	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data };
 	uint32_t here = size;

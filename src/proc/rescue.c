@@ -245,12 +245,10 @@ static bool is_ours(struct sc_rescue *rescue, uint32_t at)
 {
 	const struct sc_rescue_kept *kept = &rescue->kept[at];
 	struct sc_regtab_view table = sc_seg_table(rescue->seg);
-	struct sc_reg_ref ref;
 
 	table.seen = &rescue->seen;
 	return !(sc_load_relaxed_32(&kept->place) & SC_RESCUE_NOT) &&
-	       (sc_regtab_find(&table, sc_load_relaxed_64(&kept->remote.key), &ref) ||
-		!(sc_load_relaxed_32(&table.regs[ref.index].flags) & SC_REG_EVENT));
+	       !sc_regtab_counts(&table, sc_load_relaxed_64(&kept->remote.key));
 }
 
 /*

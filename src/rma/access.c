@@ -148,8 +148,3 @@ void sc_access_complete(struct sc_peer *peer, uint64_t data, uint64_t len)
 	};
 	sc_comp_ring_commit(ep->rx_cq);
 }
-
-bool sc_access_is_crowded(const struct sc_comp_ring *cq)
-{
-	return cq && sc_comp_ring_is_full(cq);
-}

@@ -39,7 +39,12 @@ void sc_access_served(struct sc_ep *ep, const struct sc_access *access, bool eve
 /* Reports the immediate data of a put of `len` bytes to the application. */
 void sc_access_complete(struct sc_peer *peer, uint64_t data, uint64_t len);
 
-/* Tells whether the queue is full for such completions. The ring then pushes the peer back. */
-bool sc_access_is_crowded(const struct sc_comp_ring *cq);
+/* Tells whether the record has remote data, and the queue no space for its completion. The ring then pushes the peer back. */
+static inline bool sc_access_is_crowded(const struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_comp_ring *cq = peer->ep->rx_cq;
+
+	return sc_ctl_flags(ctl) & SC_ABI_F_DATA && cq && sc_comp_ring_is_full(cq);
+}
 
 #endif

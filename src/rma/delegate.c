@@ -112,9 +112,8 @@ static void learn(struct sc_peer *peer, bool alone)
 static bool has_buffers(struct sc_peer *peer, size_t size)
 {
 	const struct sc_ep *ep = peer->ep;
-	uint32_t buffers = (uint32_t)((size + ep->config.buf_size - 1) >> ep->buf_shift);
 
-	return sc_record_may_lend(peer, buffers, ep->pool.count / 2);
+	return sc_record_may_lend(peer, sc_record_bufs(ep, size), ep->pool.count / 2);
 }
 
 /* A record to be written. */

@@ -64,18 +64,12 @@ void sc_request_note(struct sc_rma_op *op)
 	sc_request_queue(op);
 }
 
-/* Returns how many buffers hold so many bytes. */
-static uint32_t buffers_of(const struct sc_ep *ep, uint64_t size)
-{
-	return (uint32_t)((size + ep->config.buf_size - 1) >> ep->buf_shift);
-}
-
 bool sc_request_fits(struct sc_peer *peer, const struct sc_remote *remote, size_t count)
 {
 	uint32_t records = 0, buffers = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		uint32_t here = buffers_of(peer->ep, remote[i].len);
+		uint32_t here = sc_record_bufs(peer->ep, remote[i].len);
 
 		buffers += here;
 		records += (here + PUT_BUFS - 1) / PUT_BUFS;
@@ -131,7 +125,8 @@ static bool put_write(struct sc_rma_op *op)
 	struct sc_ep *ep = peer->ep;
 	uint64_t words[7], left = begin(op, words);
 	struct sc_abi_put *record = (struct sc_abi_put *)words;
-	uint32_t buffers = left < (uint64_t)PUT_BUFS << ep->buf_shift ? buffers_of(ep, left) : PUT_BUFS;
+	uint32_t buffers =
+		left < (uint64_t)PUT_BUFS << ep->buf_shift ? sc_record_bufs(ep, left) : PUT_BUFS;
 	uint32_t size, flags = SC_ABI_F_BOUNCED;
 	uint16_t bufs[SC_ABI_RECORD_BUFS] = {
 		0

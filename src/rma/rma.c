@@ -212,11 +212,9 @@ static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
 static bool is_counted(struct sc_peer *peer, const struct sc_rma *rma)
 {
 	const struct sc_regtab_view table = sc_seg_table(peer->seg);
-	struct sc_reg_ref ref;
 
 	for (size_t i = 0; i < rma->remote_count; i++)
-		if (!sc_regtab_find(&table, rma->remote[i].key, &ref) &&
-		    sc_load_relaxed_32(&table.regs[ref.index].flags) & SC_REG_EVENT)
+		if (sc_regtab_counts(&table, rma->remote[i].key))
 			return true;
 	return false;
 }

@@ -89,8 +89,8 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 	op->far = op->again = false;
 	op->answers = 0;
 	op->error = 0;
-	op->number = peer->delegate
-			     .first; /* a note is made when its operation is the oldest, or none is open */
+	/* a note is made when its operation is the oldest one, or when none is open */
+	op->number = peer->delegate.first;
 	op->copy = NULL;
 	op->iov_count = 0;
 	op->remote_count = 0;

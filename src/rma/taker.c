@@ -186,12 +186,6 @@ static inline void put_tell(struct sc_peer *peer, const struct sc_ring_place *at
 		sc_access_complete(peer, sc_load_relaxed_64(&record_at(at)->data), access->len);
 }
 
-/* Tells whether there is no space for the completion of the put. */
-static bool is_crowded(const struct sc_peer *peer, uint64_t ctl)
-{
-	return sc_ctl_flags(ctl) & SC_ABI_F_DATA && sc_access_is_crowded(peer->ep->rx_cq);
-}
-
 /* ---- puts that are withdrawn ----------------------------------------------------------------- */
 
 /* Passes over the next put, which is withdrawn, and keeps its place. -ENOMEM; -EPROTO with *why. */
@@ -235,7 +229,7 @@ static __attribute__((noinline)) bool inherit(struct sc_peer *peer, struct sc_pa
 	struct sc_access access;
 	const char *why;
 
-	if (is_crowded(peer, put->ctl))
+	if (sc_access_is_crowded(peer, put->ctl))
 		return false;
 	/* a peer that has gone before its segment was attached again has taken its buffers with it */
 	if ((peer->seg || !(sc_ctl_flags(put->ctl) & SC_ABI_F_BOUNCED)) &&
@@ -279,7 +273,7 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	struct sc_access access;
 	int ret;
 
-	if (is_crowded(peer, ctl))
+	if (sc_access_is_crowded(peer, ctl))
 		return -ENOMEM;
 	ret = claim_next(peer, why);
 	if (ret <= 0)
@@ -325,7 +319,7 @@ static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *
 	if (get->bounced) {
 		if (size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
 			return "a get of more than there are buffers for";
-		get->buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
+		get->buffers = sc_record_bufs(ep, size);
 	} else {
 		if (size > GET_MAX || sc_lines_count(SC_ABI_DELEGATE_GET_FIRST, size) != sc_ctl_lines(ctl))
 			return "a get of another size than its record";

@@ -554,7 +554,7 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 		*why = "a note of an impossible operation";
 		return -EPROTO;
 	}
-	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
+	if (sc_access_is_crowded(peer, ctl))
 		return -ENOMEM;
 	sc_taker_noted(peer, note.number);
 	if (flags & SC_ABI_F_EVENT)
@@ -568,7 +568,7 @@ int sc_target_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	switch (sc_ctl_kind(ctl)) {
 	case SC_ABI_PUT:
-		if (sc_ctl_flags(ctl) & SC_ABI_F_DATA && sc_access_is_crowded(peer->ep->rx_cq))
+		if (sc_access_is_crowded(peer, ctl))
 			return -ENOMEM;
 		return sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED ? take_put(peer, ctl, why)
 							    : take_put_far(peer, ctl, why);

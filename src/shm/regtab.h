@@ -49,8 +49,7 @@ struct sc_reg {
 	uint32_t index;
 	uint32_t next;		    /* chain of free entries, or of a bucket: index + 1, or 0 */
 	uint32_t generation, first; /* of the key: now, and at the first use of the entry */
-	struct sc_probe
-		*memory; /* knowledge of its pages, or NULL; any thread that polls, by compare and swap */
+	struct sc_probe *memory;    /* knowledge of its pages, or NULL; by compare and swap */
 };
 
 struct sc_regtab {
@@ -153,6 +152,15 @@ int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *
  * *len becomes their bytes: fewer, if there are more elements; 0, if there are none. -EKEYREJECTED: impossible ranges.
  */
 int sc_regtab_slice(const struct sc_reg_span *span, uint64_t addr, uint64_t *len, struct iovec *out, size_t count);
+
+/* Tells whether the owner counts accesses under this key, as far as one look tells. */
+static inline bool sc_regtab_counts(const struct sc_regtab_view *view, uint64_t key)
+{
+	struct sc_reg_ref ref;
+
+	return !sc_regtab_find(view, key, &ref) &&
+	       sc_load_relaxed_32(&view->regs[ref.index].flags) & SC_REG_EVENT;
+}
 
 /* Tells, after the copy, whether the registration is still in use. */
 static inline bool sc_regtab_holds(const struct sc_regtab_view *view, const struct sc_reg_ref *ref)

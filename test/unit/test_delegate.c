@@ -838,7 +838,7 @@ static void test_errors(void **state)
 	rma_close();
 }
 
-/* The results of the puts that get the same place one after the other: each is told as it is. */
+/* Several puts have the same place for their results, one after the other: the initiator gets the result of each. */
 static void test_errors_in_turn(void **state)
 {
 	static const int errors[] = { 0, EINVAL, EKEYREJECTED, EINVAL, 0, 0, EKEYREJECTED, 0 };

@@ -256,7 +256,7 @@ static uint32_t count_done(const struct plan *plan)
 	return count <= PUTS ? count : 0; /* 0: the initiator has never told */
 }
 
-/* The puts from `first` on have written their bytes. mark() has written the bytes of those before. Nothing else is written. */
+/* Expects the bytes of the puts from `first` on, the bytes of mark() in place of earlier puts, and no other change. */
 static void expect_landed(uint32_t first)
 {
 	for (size_t i = 0; i < PUTS; i++) {
