@@ -86,22 +86,16 @@ void sc_process_fini(void);
 bool sc_process_is_single_threaded(void);
 
 /*
- * Tells whether more processes of this user with endpoints may run on the processors of this process's affinity mask
- * than the mask has. The answer is at most a second old: once a second the call reads the names in /dev/shm (0.3 us
- * each), else it takes 30 ns. False if not known. Any thread.
+ * Tells whether more processes of this user with endpoints want to run on the processors of this process's affinity mask
+ * than the mask has; a process that sleeps does not. The answer is at most a second old, some milliseconds if an endpoint
+ * has met a peer: once a second the call reads the names in /dev/shm (0.3 us each), and looks at as many processes as there
+ * are processors, 10 us each; else it takes 30 ns. False if not known. Any thread.
  */
 bool sc_oversub_is_here(void);
 
-/*
- * Tells whether, moreover, the kernel has switched a thread of this process away for another thread between the last two
- * counts, which this call makes: 10 milliseconds apart or more. False if they were more than 100 milliseconds apart. Any
- * thread.
- */
-bool sc_oversub_is_felt(void);
-
 /* Whether processors are short for the processes that share them. */
 enum sc_crowd {
-	SC_CROWD_ASKED, /* sc_oversub_is_here() and sc_oversub_is_felt() tell */
+	SC_CROWD_ASKED, /* sc_oversub_is_here() tells */
 	SC_CROWD_NEVER,
 	SC_CROWD_ALWAYS,
 };

@@ -325,7 +325,7 @@ static enum sc_crowd read_yield(void)
 		"yield",
 		"When a caller that polls in vain lets other processes run on its "
 		"processor, and one side copies a large message alone: auto, while more processes "
-		"have endpoints here than there are processors for them; never; "
+		"with endpoints want to run here than there are processors for them; never; "
 		"always",
 		words, SC_CROWD_ASKED });
 }

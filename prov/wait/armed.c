@@ -38,7 +38,6 @@
 #include "wait/wait.h"
 
 #include <sched.h>
-#include "base/yield.h"
 #include "wait/polled.h"
 #include "wait/watcher.h"
 #include "wait/work.h"
@@ -405,7 +404,7 @@ int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest
 /*
  * A sleep and its end cost as much as PATIENCE_NS nanoseconds of polls. A caller that polls so long before it sleeps pays
  * at most twice of what is necessary (docs/MEASUREMENTS.md, "Sleeping and waking"). Where other processes need the
- * processor, it polls PATIENCE_MIN times: a message that is on its way takes less time.
+ * processor, the polls yield it (prov/base/yield.h). The first PATIENCE_MIN polls do not look at the clock.
  */
 #define PATIENCE_NS 20000
 #define PATIENCE_MIN 30
@@ -416,8 +415,6 @@ static bool lasts(struct shmcma_patience *patience)
 
 	if (patience->polls++ < PATIENCE_MIN)
 		return true;
-	if (shmcma_yield_is_wanted())
-		return false;
 	now = sc_clock_ns();
 	if (!patience->end)
 		patience->end = now + PATIENCE_NS;

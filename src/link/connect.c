@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "link/rxq.h"
 #include "os/shmfile.h"
+#include "proc/oversub.h"
 #include "shm/attach.h"
 #include "shm/memory.h"
 
@@ -42,6 +43,7 @@ void sc_peer_meet_seg(struct sc_peer *peer, struct sc_seg *seg)
 	peer->seg = seg;
 	prepare_cma(peer);
 	sc_watch_add(&peer->watch, seg, &peer->ep->bell);
+	sc_oversub_look_soon();
 }
 
 int sc_peer_attach(struct sc_peer *peer)

@@ -66,7 +66,7 @@ bool sc_xfer_is_crowded(const struct sc_ep *ep)
 {
 	enum sc_crowd crowd = ep->config.crowd;
 
-	return crowd == SC_CROWD_ALWAYS || (crowd == SC_CROWD_ASKED && sc_oversub_is_felt());
+	return crowd == SC_CROWD_ALWAYS || (crowd == SC_CROWD_ASKED && sc_oversub_is_here());
 }
 
 bool sc_xfer_may_open(struct sc_peer *peer)

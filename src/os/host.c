@@ -12,6 +12,8 @@
 #define _GNU_SOURCE 1
 #include "os/host.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -131,6 +133,32 @@ static uint64_t start_time(pid_t pid)
 		at = at ? at + 1 : NULL;
 	}
 	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+/* Returns the state of one thread as a letter: R, S...; 0: not readable. */
+static char state_of(pid_t tid)
+{
+	char text[1024];
+	const char *at = read_stat(tid, text, sizeof(text));
+
+	return at ? *at : 0;
+}
+
+bool sc_host_is_running(pid_t pid)
+{
+	bool running = false;
+	struct dirent *entry;
+	char path[32];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = SC_TRY_PTR("host.tasks", NULL, opendir(path));
+	if (!dir)
+		return true;
+	while (!running && (entry = SC_TRY_PTR("host.task", NULL, readdir(dir))))
+		running = isdigit((unsigned char)entry->d_name[0]) && state_of(atoi(entry->d_name)) == 'R';
+	SC_CALL("host.tasks_close", closedir(dir));
+	return running;
 }
 
 uint64_t sc_host_pidfd_inode(int pidfd)

@@ -63,6 +63,12 @@ bool sc_host_runs(pid_t pid, uint64_t start_time, uint64_t pidfs_ino);
 bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino);
 
 /*
+ * Tells whether a thread of that process (in this pid namespace) runs or is ready to run. True if the kernel does not tell.
+ * Takes some 10 microseconds for each thread that sleeps.
+ */
+bool sc_host_is_running(pid_t pid);
+
+/*
  * sc_host_open_pidfd() returns a pidfd, or -1 with errno. sc_host_pidfd_inode() returns its inode, which no other
  * process of this boot has; 0: kernel without pidfs.
  */

@@ -2,17 +2,15 @@
 /*
  * oversub.c: tells whether there are more processes with endpoints on this machine than processors that they share.
  *
- * The names in /dev/shm contain the pids of their owners. The function counts this process and each other process of
- * this user that may run on a processor of this process's affinity mask; so ranks that are bound to different
- * processors do not count for each other. A pid of a dead process (ESRCH) does not count; a pid of another pid
- * namespace counts as the process with that pid here. The count ignores threads, sleep, and processes without
- * endpoints: the answer is a hint, and a caller that acts on it watches the effect.
- *
- * sc_oversub_is_felt() watches it: many of those processes may be idle. A process that computes, or polls and yields, on a
- * processor that others need is switched away from; the kernel counts that as involuntary.
+ * The names in /dev/shm contain the pids of their owners. The function counts this process, and each other process of
+ * this user that may run on a processor of this process's affinity mask and has a thread that runs or is ready to run; so
+ * neither ranks that are bound to different processors nor processes that sleep count. A pid of a dead process (ESRCH) does
+ * not count; a pid of another pid namespace counts as the process with that pid here. The count ignores processes without
+ * endpoints, and how many threads of a process run: the answer is a hint.
  *
  * The ranks of a job come within a short time. So the names are read again after LOOK_SOON_NS at first, later after the
- * time since the first answer, at most after LOOK_NS. Any thread; two at a time do the work twice.
+ * time since the first answer, at most after LOOK_NS; and as at first when an endpoint has met a peer, since a process that
+ * polls alone for long does not see the next one come. Any thread; two at a time do the work twice.
  */
 #define _GNU_SOURCE 1
 #include <shmcma/core.h>
@@ -20,20 +18,19 @@
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #include "os/addr.h"
+#include "os/host.h"
 #include "base/atomic.h"
 #include "base/fault.h"
+#include "proc/oversub.h"
 #include "proc/process.h"
 #include "proc/reap.h"
 
 #define LOOK_SOON_NS 1000000
 #define LOOK_NS 1000000000
-/* Between two counts of context switches. A time slice of the kernel is 3 or 4 ms. */
-#define COUNT_NS 10000000
-/* After a longer time a count says nothing of the present. */
-#define STALE_NS 100000000
+/* The looks take one in so many nanoseconds at most. */
+#define LOOK_SHARE 64
 /* The most processors that Linux can have on any machine. */
 #define PROCESSORS_MAX 8192
 
@@ -99,7 +96,8 @@ static bool are_more(struct pids *pids, const mask *here, size_t most)
 	qsort(pids->pids, pids->count, sizeof(pids->pids[0]), by_pid);
 	for (size_t i = 0; i < pids->count && found <= most; i++)
 		if (pids->pids[i] != self && (!i || pids->pids[i] != pids->pids[i - 1]) &&
-		    shares_processor((pid_t)pids->pids[i], here))
+		    shares_processor((pid_t)pids->pids[i], here) &&
+		    sc_host_is_running((pid_t)pids->pids[i]))
 			found++;
 	return found > most;
 }
@@ -132,43 +130,32 @@ static uint64_t pause_after(uint64_t now)
 	return now - first < LOOK_NS ? now - first : LOOK_NS;
 }
 
-static bool is_here_at(uint64_t now)
+/* relaxed: each word is valid without the others */
+static void look_at(uint64_t now)
 {
-	/* relaxed: each word is valid without the others */
-	if (now >= sc_load_relaxed_64(&sc_process.oversub.next_look)) {
-		sc_store_relaxed_64(&sc_process.oversub.next_look, now + pause_after(now));
-		sc_store_relaxed_32(&sc_process.oversub.answer, look());
-	}
-	return sc_load_relaxed_32(&sc_process.oversub.answer);
+	uint64_t pause = pause_after(now), least;
+
+	sc_store_relaxed_64(&sc_process.oversub.next_look, now + pause); /* for other threads */
+	sc_store_relaxed_32(&sc_process.oversub.answer, look());
+	least = ((uint64_t)sc_clock_ns() - now) * LOOK_SHARE;
+	if (least > pause)
+		sc_store_relaxed_64(&sc_process.oversub.next_look, now + least);
 }
 
 bool sc_oversub_is_here(void)
 {
-	return is_here_at((uint64_t)sc_clock_ns());
+	uint64_t now = (uint64_t)sc_clock_ns();
+
+	if (now >= sc_load_relaxed_64(&sc_process.oversub.next_look))
+		look_at(now);
+	return sc_load_relaxed_32(&sc_process.oversub.answer);
 }
 
-/* `last`: the time of the count before, 0: there was none. */
-static void count(uint64_t now, uint64_t last)
+void sc_oversub_look_soon(void)
 {
-	uint64_t before = sc_load_relaxed_64(&sc_process.oversub.switches);
-	struct rusage usage;
+	uint64_t soon = (uint64_t)sc_clock_ns() + LOOK_SOON_NS;
 
-	if (getrusage(RUSAGE_SELF, &usage))
-		return;
-	sc_store_relaxed_64(&sc_process.oversub.switches, (uint64_t)usage.ru_nivcsw);
-	sc_store_relaxed_32(&sc_process.oversub.felt,
-			    last && now - last < STALE_NS && (uint64_t)usage.ru_nivcsw != before);
-}
-
-bool sc_oversub_is_felt(void)
-{
-	uint64_t now = (uint64_t)sc_clock_ns(), last;
-
-	if (!is_here_at(now))
-		return false;
-	last = sc_load_relaxed_64(&sc_process.oversub.counted);
-	/* one thread counts */
-	if (now - last >= COUNT_NS && sc_cas_acq_rel_64(&sc_process.oversub.counted, last, now))
-		count(now, last);
-	return sc_load_relaxed_32(&sc_process.oversub.felt);
+	sc_store_relaxed_64(&sc_process.oversub.first_look, 0);
+	if (sc_load_relaxed_64(&sc_process.oversub.next_look) > soon)
+		sc_store_relaxed_64(&sc_process.oversub.next_look, soon);
 }

@@ -44,9 +44,6 @@ struct sc_process {
 	struct {
 		uint64_t first_look, next_look;
 		uint32_t answer;
-		uint32_t felt;	   /* the last count of context switches had grown */
-		uint64_t counted;  /* the time of that count */
-		uint64_t switches; /* the value of that count */
 	} oversub;
 
 	/* Fields of the thread alone. All times: ms of CLOCK_MONOTONIC. */

@@ -4,6 +4,10 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
@@ -223,6 +227,71 @@ static void wait_results(void)
 	gives(fi_cntr_adderr(cntr, 3), 0);
 	gives(fi_cntr_wait(cntr, 11, 1), -FI_ETIMEDOUT);
 	gives(fi_cntr_readerr(cntr), 3);
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(&pair);
+}
+
+/*
+ * The clock of this thread as the provider sees it, because the dynamic linker finds these functions before those of the C
+ * library: each look takes LOOK_NS, and a yield never lets another process run.
+ */
+#define LOOK_NS 100
+
+static _Thread_local struct {
+	bool on;
+	int64_t now;
+	unsigned int looks, patient; /* looks at the clock; those before the first yield */
+} scene;
+
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	if (!scene.on)
+		return (int)syscall(SYS_clock_gettime, clock, time);
+	scene.looks++;
+	scene.now += LOOK_NS;
+	*time = (struct timespec){ scene.now / 1000000000, scene.now % 1000000000 };
+	return 0;
+}
+
+__attribute__((visibility("default"))) int sched_yield(void)
+{
+	if (!scene.patient)
+		scene.patient = scene.looks;
+	return (int)syscall(SYS_sched_yield);
+}
+
+__attribute__((visibility("default"))) int getrusage(int who, struct rusage *usage)
+{
+	int ret = (int)syscall(SYS_getrusage, who, usage);
+
+	if (scene.on)
+		usage->ru_nivcsw = 0;
+	return ret;
+}
+
+/* Returns how often a call that waits looks at the clock before it yields. It has no object to sleep on. */
+static unsigned int patience(struct fid_cntr *cntr)
+{
+	scene.looks = scene.patient = 0;
+	gives(fi_cntr_wait(cntr, 1, 1), -FI_ETIMEDOUT);
+	return scene.patient;
+}
+
+/* It polls for 20 us before it rests, also where more processes than processors want to run. */
+static void polls_before_it_rests(void)
+{
+	struct timespec now;
+	struct fid_cntr *cntr;
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	cntr = open_cntr(&pair, FI_WAIT_NONE);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	scene.now = now.tv_sec * 1000000000LL + now.tv_nsec;
+	scene.on = true;
+	(void)patience(cntr); /* the polls yield less and less often */
+	must(patience(cntr) > 100);
+	scene.on = false;
 	gives(fi_close(&cntr->fid), 0);
 	pair_close(&pair);
 }
@@ -855,6 +924,7 @@ int main(void)
 		ALONE(read_and_write),
 		ALONE(control),
 		ALONE(wait_results),
+		ALONE_ENV(polls_before_it_rests, "FI_SHMCMA_YIELD=always"),
 		ALONE(woken_by_others),
 		ALONE(bind_flags),
 		ALONE(bind_unseen),

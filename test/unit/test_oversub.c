@@ -7,20 +7,21 @@
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "os/addr.h"
 #include "child.h"
 #include "os/shmfile.h"
+#include "proc/oversub.h"
+#include "proc/process.h"
 
 /* The first two processors that this program may use; the second is -1 if there is one alone. */
 static int first = -1, second = -1;
@@ -63,19 +64,55 @@ static struct sc_ep *endpoint(void)
 	return ep;
 }
 
-/* Has two endpoints until it is let go; `arg`: its processor. */
+static void run_until_let_go(struct child *self)
+{
+	struct pollfd poller = { .fd = self->down, .events = POLLIN };
+
+	while (!poll(&poller, 1, 0))
+		;
+}
+
+static void *run_in_thread(void *arg)
+{
+	run_until_let_go(arg);
+	return NULL;
+}
+
+enum kind { RUNS, SLEEPS, RUNS_IN_A_THREAD };
+
+struct place {
+	const int *processor;
+	enum kind kind;
+};
+
+/* Tells its address, and has two endpoints until it is let go; `arg`: its struct place. */
 static void member(struct child *self, void *arg)
 {
+	const struct place *place = arg;
 	struct sc_ep *one, *two;
+	pthread_t thread;
 
-	run_on(*(int *)arg, -1);
+	run_on(*place->processor, -1);
 	one = endpoint();
 	two = endpoint();
-	child_tell(self, "here");
+	if (place->kind == RUNS_IN_A_THREAD)
+		CHILD_CHECK(!pthread_create(&thread, NULL, run_in_thread, self));
+	child_tell(self, sc_ep_address(one));
+	if (place->kind == RUNS_IN_A_THREAD)
+		CHILD_CHECK(!pthread_join(thread, NULL));
+	if (place->kind == RUNS)
+		run_until_let_go(self);
 	child_wait(self);
 	sc_ep_destroy(two);
 	sc_ep_destroy(one);
 	sc_process_fini();
+}
+
+static const struct place on_first = { &first, RUNS }, on_second = { &second, RUNS };
+
+static void start(struct child *child, const struct place *place)
+{
+	assert_true(child_start(child, member, (void *)(uintptr_t)place));
 }
 
 struct question {
@@ -123,7 +160,7 @@ static void test_none(void **state)
 	assert_false(is_crowd(first, -1));
 	if (second < 0)
 		skip();
-	assert_true(child_start(&one, member, &second));
+	start(&one, &on_second);
 	assert_false(is_crowd(first, -1));
 	assert_false(is_crowd(first, second));
 	let_go(&one);
@@ -135,10 +172,10 @@ static void test_crowd(void **state)
 	struct child one, two;
 
 	(void)state;
-	assert_true(child_start(&one, member, &first));
+	start(&one, &on_first);
 	assert_true(is_crowd(first, -1));
 	if (second >= 0) {
-		assert_true(child_start(&two, member, &second));
+		start(&two, &on_second);
 		assert_true(is_crowd(first, second));
 		kill(two.pid, SIGKILL);
 		child_reap(&two);
@@ -146,6 +183,22 @@ static void test_crowd(void **state)
 	}
 	let_go(&one);
 	assert_false(is_crowd(first, -1));
+}
+
+/* A process that sleeps needs no processor, be it that it has threads; one of which a thread runs does. */
+static void test_asleep(void **state)
+{
+	static const struct place sleeps = { &first, SLEEPS }, runs = { &first, RUNS_IN_A_THREAD };
+	struct child one;
+
+	(void)state;
+	start(&one, &sleeps);
+	while (is_crowd(first, -1)) /* until it sleeps */
+		;
+	let_go(&one);
+	start(&one, &runs);
+	assert_true(is_crowd(first, -1));
+	let_go(&one);
 }
 
 static void end_at_once(struct child *self, void *arg)
@@ -176,100 +229,48 @@ static void test_names_of_the_dead(void **state)
 	assert_return_code(unlink(path), errno);
 }
 
-/* ---- felt ------------------------------------------------------------------------------------ */
-
-/* Wants the processor until it is ended. */
-static void computes(struct child *self, void *arg)
+static void meets(struct child *self, void *arg)
 {
-	run_on(*(int *)arg, -1);
-	(void)endpoint();
-	child_tell(self, "here");
-	for (;;)
-		atomic_signal_fence(memory_order_seq_cst);
-}
+	struct sc_ep *ep;
+	struct sc_peer *peer;
 
-static void feels(struct child *self, void *arg)
-{
-	run_on(*(int *)arg, -1);
-	(void)endpoint();
-	while (!sc_oversub_is_felt())
+	run_on(first, -1);
+	/* as if it had looked before the other came, and did not look again for long */
+	sc_process.oversub.first_look = 1;
+	sc_process.oversub.next_look = UINT64_MAX;
+	ep = endpoint();
+	CHILD_CHECK(!sc_oversub_is_here());
+	CHILD_CHECK(!sc_peer_get(ep, arg, &peer));
+	CHILD_CHECK(!sc_tx_send_buf(peer, (struct iovec){ 0 }, (struct sc_tag_data){ 0 },
+				    (struct sc_op_flags){ 0 }, NULL));
+	CHILD_CHECK(sc_process.oversub.next_look < UINT64_MAX);
+	while (!sc_oversub_is_here())
 		;
+	sc_peer_put(peer);
+	sc_ep_destroy(ep);
 	sc_process_fini();
-	child_tell(self, "felt");
+	child_tell(self, "crowd");
 }
 
-/* Another process needs the same processor at the same time. */
-static void test_felt(void **state)
+/* A process that has polled alone for long sees that another one comes as soon as it meets it. */
+static void test_comes_later(void **state)
 {
 	struct child one, other;
 
 	(void)state;
-	assert_true(child_start(&one, computes, &first));
-	assert_true(child_start(&other, feels, &first));
+	start(&one, &on_first);
+	assert_true(child_start(&other, meets, one.line));
 	assert_int_equal(child_reap(&other), 0);
-	assert_string_equal(other.line, "felt");
-	child_kill(&one);
-}
-
-static long switches(void)
-{
-	struct rusage usage;
-
-	CHILD_CHECK(!getrusage(RUSAGE_SELF, &usage));
-	return usage.ru_nivcsw;
-}
-
-/* Longer than a count stays, and without a processor: nobody can take that away. */
-static void rest(void)
-{
-	struct timespec time = { .tv_nsec = 11000000 };
-
-	while (nanosleep(&time, &time) && errno == EINTR)
-		;
-}
-
-/* A count that stays the same says that nobody is in the way. */
-static void has_it_alone(struct child *self, void *arg)
-{
-	bool crowd, felt = true;
-	long before = 0, after = -1;
-
-	run_on(*(int *)arg, -1);
-	(void)endpoint();
-	crowd = sc_oversub_is_here();
-	while (after != before) {
-		rest();
-		before = switches();
-		(void)sc_oversub_is_felt();
-		rest();
-		felt = sc_oversub_is_felt();
-		after = switches();
-	}
-	sc_process_fini();
-	child_tell(self, !crowd ? "no crowd" : felt ? "felt" : "not felt");
-}
-
-/* The process with the other endpoint sleeps. */
-static void test_idle_crowd(void **state)
-{
-	struct child one, other;
-
-	(void)state;
-	assert_true(child_start(&one, member, &first));
-	assert_true(child_start(&other, has_it_alone, &first));
-	assert_int_equal(child_reap(&other), 0);
+	assert_string_equal(other.line, "crowd");
 	let_go(&one);
-	assert_string_equal(other.line, "not felt");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_none),
-		cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_names_of_the_dead),
-		cmocka_unit_test(test_felt),
-		cmocka_unit_test(test_idle_crowd),
+		cmocka_unit_test(test_none),	    cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_asleep),	    cmocka_unit_test(test_names_of_the_dead),
+		cmocka_unit_test(test_comes_later),
 	};
 
 	if (!child_private_shm("size=64m,mode=1777")) {
