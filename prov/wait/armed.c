@@ -38,6 +38,7 @@
 #include "wait/wait.h"
 
 #include <sched.h>
+#include "base/yield.h"
 #include "wait/polled.h"
 #include "wait/watcher.h"
 #include "wait/work.h"
@@ -408,6 +409,8 @@ int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest
  */
 #define PATIENCE_NS 20000
 #define PATIENCE_MIN 30
+/* A sleep of less than this many nanoseconds, its end included, is brief. docs/MEASUREMENTS.md, "Sleeping and waking" */
+#define BRIEF_NS 400000
 
 static bool lasts(struct shmcma_patience *patience)
 {
@@ -549,16 +552,53 @@ static int try_locked(struct shmcma_wait *wait)
 	return -FI_EAGAIN;
 }
 
+/*
+ * Tells whether fi_trywait() polls like a call that waits: if the last sleep was brief, the next one would be as well. A sleep
+ * that another descriptor has ended says that the application has more to do. The object of a set does not know how long
+ * threads sleep on the set.
+ */
+static bool is_eager_locked(struct shmcma_wait *wait)
+{
+	if (wait->tried)
+		wait->eager =
+			!wait->set && !atomic_load(&wait->given) && sc_clock_ns() - wait->tried < BRIEF_NS;
+	wait->tried = 0;
+	return wait->eager;
+}
+
+/* Polls for PATIENCE_NS, as a call that waits does. */
+static bool finds_soon(struct shmcma_wait *wait)
+{
+	int64_t end = sc_clock_ns() + PATIENCE_NS;
+	bool found;
+
+	do {
+		enter(wait);
+		shmcma_progress_locked(wait->domain, wait->ops->polled(wait));
+		found = wait->ops->found(wait);
+		shmcma_lock_leave(wait->locked);
+	} while (!found && sc_clock_ns() < end);
+	return found;
+}
+
 int shmcma_wait_try(struct shmcma_wait *wait)
 {
+	bool eager;
 	int ret;
 
 	if (wait->obj == FI_WAIT_NONE)
 		return -FI_EINVAL;
 	enter(wait);
+	eager = is_eager_locked(wait);
+	shmcma_lock_leave(wait->locked);
+	if (eager && !shmcma_yield_is_wanted() && finds_soon(wait))
+		return -FI_EAGAIN;
+	enter(wait);
 	ret = try_locked(wait);
 	if (ret)
 		shmcma_wait_rise_locked(wait);
+	else
+		wait->tried = sc_clock_ns();
 	shmcma_lock_leave(wait->locked);
 	return ret;
 }

@@ -148,6 +148,8 @@ struct shmcma_wait {
 
 	/* under its lock */
 	bool watched; /* watchers may know it, until the object is closed */
+	bool eager;   /* the last sleep behind fi_trywait() was brief */
+	int64_t tried; /* when fi_trywait() succeeded, ns of CLOCK_MONOTONIC; 0: no sleep since the last call */
 	bool armed;
 	bool again;			/* armed, and signalled at the next look in any case */
 	struct shmcma_wait *next_armed; /* shmcma_lock.armed */

@@ -269,6 +269,15 @@ __attribute__((visibility("default"))) int getrusage(int who, struct rusage *usa
 	return ret;
 }
 
+static void scene_begin(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	scene.now = now.tv_sec * 1000000000LL + now.tv_nsec;
+	scene.on = true;
+}
+
 /* Returns how often a call that waits looks at the clock before it yields. It has no object to sleep on. */
 static unsigned int patience(struct fid_cntr *cntr)
 {
@@ -280,17 +289,50 @@ static unsigned int patience(struct fid_cntr *cntr)
 /* It polls for 20 us before it rests, also where more processes than processors want to run. */
 static void polls_before_it_rests(void)
 {
-	struct timespec now;
 	struct fid_cntr *cntr;
 	struct pair pair;
 
 	pair_open_domain(&pair, NULL);
 	cntr = open_cntr(&pair, FI_WAIT_NONE);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	scene.now = now.tv_sec * 1000000000LL + now.tv_nsec;
-	scene.on = true;
+	scene_begin();
 	(void)patience(cntr); /* the polls yield less and less often */
 	must(patience(cntr) > 100);
+	scene.on = false;
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(&pair);
+}
+
+/* Tells whether fi_trywait() polls for some time before it lets the thread sleep. */
+static bool is_eager(struct pair *pair, struct fid_cntr *cntr)
+{
+	struct fid *fids[] = { &cntr->fid };
+
+	scene.looks = 0;
+	gives(fi_trywait(pair->fabric, fids, 1), 0);
+	return scene.looks > 100;
+}
+
+/* fi_trywait() polls for 20 us if the last sleep was brief and this object was signalled. */
+static void polls_after_a_brief_sleep(void)
+{
+	struct fid_cntr *cntr;
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	cntr = open_cntr(&pair, FI_WAIT_FD);
+	scene_begin();
+	must(!is_eager(&pair, cntr));
+	gives(fi_cntr_add(cntr, 1), 0);
+	gives(fi_cntr_read(cntr), 1);
+	must(is_eager(&pair, cntr));
+	must(!is_eager(&pair, cntr)); /* nothing came */
+	gives(fi_cntr_add(cntr, 1), 0);
+	gives(fi_cntr_read(cntr), 2);
+	must(is_eager(&pair, cntr));
+	gives(fi_cntr_add(cntr, 1), 0);
+	gives(fi_cntr_read(cntr), 3);
+	scene.now += 1000000; /* a long sleep */
+	must(!is_eager(&pair, cntr));
 	scene.on = false;
 	gives(fi_close(&cntr->fid), 0);
 	pair_close(&pair);
@@ -925,6 +967,7 @@ int main(void)
 		ALONE(control),
 		ALONE(wait_results),
 		ALONE_ENV(polls_before_it_rests, "FI_SHMCMA_YIELD=always"),
+		ALONE_ENV(polls_after_a_brief_sleep, "FI_SHMCMA_YIELD=never"),
 		ALONE(woken_by_others),
 		ALONE(bind_flags),
 		ALONE(bind_unseen),
