@@ -23,7 +23,8 @@ static long switches(void)
 	return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nivcsw;
 }
 
-bool shmcma_yield_is_wanted(void)
+/* Tells whether other processes need the processors of this one, by FI_SHMCMA_YIELD. */
+static bool is_wanted(void)
 {
 	if (shmcma_env.config.crowd == SC_CROWD_ASKED)
 		return sc_oversub_is_here();
@@ -35,7 +36,7 @@ void shmcma_yield_slow(struct shmcma_yield *yield)
 	/* relaxed: each word is an estimate of its own; several threads of one queue only make it coarser */
 	uint32_t mask = atomic_load_explicit(&yield->mask, memory_order_relaxed), next = MANY;
 
-	if (shmcma_yield_is_wanted()) {
+	if (is_wanted()) {
 		long before = atomic_load_explicit(&yield->switches, memory_order_relaxed), now;
 
 		sched_yield();

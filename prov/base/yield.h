@@ -39,9 +39,6 @@ static inline bool shmcma_yield_is_due(struct shmcma_yield *yield)
 	return __builtin_expect(!(++yield->polls & mask), 0);
 }
 
-/* Tells whether other processes need the processors of this one, by FI_SHMCMA_YIELD. Any thread. */
-bool shmcma_yield_is_wanted(void);
-
 /* Any thread may call this, without a lock. */
 void shmcma_yield_slow(struct shmcma_yield *yield);
 

@@ -92,11 +92,11 @@ static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 
 	shmcma_wait_rise_locked(&cntr->wait);
 	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
-	due = !found(&cntr->wait) && shmcma_yield_is_due(&cntr->yield);
+	due = !found(&cntr->wait) && shmcma_yield_is_due(&cntr->wait.yield);
 	got = cntr->seen;
 	shmcma_cntr_leave(cntr, all);
 	if (__builtin_expect(due, 0))
-		shmcma_yield_slow(&cntr->yield);
+		shmcma_yield_slow(&cntr->wait.yield);
 	return got;
 }
 

@@ -244,12 +244,12 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 	if (is_to_poll(cq, count))
 		n = poll_into(cq, buf, count, format == FI_CQ_FORMAT_TAGGED && !source);
 	n = take(cq, buf, n, count, source, format);
-	due = !n && shmcma_yield_is_due(&cq->yield);
+	due = !n && shmcma_yield_is_due(&cq->wait.yield);
 	ret = __builtin_expect(n != 0, 1) ? (ssize_t)n : nothing(cq, count);
 	if (!idle)
 		shmcma_lock_leave(&cq->locked);
 	if (__builtin_expect(due, 0))
-		shmcma_yield_slow(&cq->yield);
+		shmcma_yield_slow(&cq->wait.yield);
 	return ret;
 }
 

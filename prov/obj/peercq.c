@@ -136,10 +136,10 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 		return -FI_ENOSYS;
 	shmcma_lock_enter(&cq->locked);
 	shmcma_progress_locked(cq->domain, &cq->polled);
-	due = !give(cq, NULL) && shmcma_yield_is_due(&cq->yield);
+	due = !give(cq, NULL) && shmcma_yield_is_due(&cq->wait.yield);
 	shmcma_lock_leave(&cq->locked);
 	if (__builtin_expect(due, 0))
-		shmcma_yield_slow(&cq->yield);
+		shmcma_yield_slow(&cq->wait.yield);
 	return 0;
 }
 

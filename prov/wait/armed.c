@@ -570,13 +570,16 @@ static bool is_eager_locked(struct shmcma_wait *wait)
 static bool finds_soon(struct shmcma_wait *wait)
 {
 	int64_t end = sc_clock_ns() + PATIENCE_NS;
-	bool found;
+	bool found, due;
 
 	do {
 		enter(wait);
 		shmcma_progress_locked(wait->domain, wait->ops->polled(wait));
 		found = wait->ops->found(wait);
+		due = !found && shmcma_yield_is_due(&wait->yield);
 		shmcma_lock_leave(wait->locked);
+		if (due)
+			shmcma_yield_slow(&wait->yield);
 	} while (!found && sc_clock_ns() < end);
 	return found;
 }
@@ -591,7 +594,7 @@ int shmcma_wait_try(struct shmcma_wait *wait)
 	enter(wait);
 	eager = is_eager_locked(wait);
 	shmcma_lock_leave(wait->locked);
-	if (eager && !shmcma_yield_is_wanted() && finds_soon(wait))
+	if (eager && finds_soon(wait))
 		return -FI_EAGAIN;
 	enter(wait);
 	ret = try_locked(wait);

@@ -152,6 +152,7 @@ struct shmcma_wait {
 	int64_t tried; /* when fi_trywait() succeeded, ns of CLOCK_MONOTONIC; 0: no sleep since the last call */
 	bool armed;
 	bool again;			/* armed, and signalled at the next look in any case */
+	struct shmcma_yield yield;	/* looks at the object that found nothing */
 	struct shmcma_wait *next_armed; /* shmcma_lock.armed */
 
 	/* a signal that no watcher can give */
@@ -259,7 +260,6 @@ struct shmcma_cq {
 	atomic_uint heard;	   /* the newest signal for which a call has returned */
 	bool overrun_reported;	   /* event queues know that completions were lost */
 	uint32_t full_reads;	   /* reads that found it not empty */
-	struct shmcma_yield yield; /* reads that found nothing */
 	/* FI_SOURCE_ERR: the last unknown address, for a reader that gives no space for it */
 	char stranger[SC_ADDR_SIZE];
 	struct shmcma_object object;
@@ -277,7 +277,6 @@ struct shmcma_cntr {
 	bool elsewhere;		     /* any endpoint of the domain may count here */
 	struct shmcma_wait wait;
 	struct sc_cntr seen;		  /* value that the application has seen; under its lock */
-	struct shmcma_yield yield;	  /* reads that found nothing */
 	_Atomic uint64_t known_errors;	  /* the errors that the application knows of */
 	struct sc_cntr given;		  /* the value at the application's last change, */
 	uint64_t changes;		  /* and the number of its changes */

@@ -307,7 +307,7 @@ static bool is_eager(struct pair *pair, struct fid_cntr *cntr)
 {
 	struct fid *fids[] = { &cntr->fid };
 
-	scene.looks = 0;
+	scene.looks = scene.patient = 0;
 	gives(fi_trywait(pair->fabric, fids, 1), 0);
 	return scene.looks > 100;
 }
@@ -333,6 +333,25 @@ static void polls_after_a_brief_sleep(void)
 	gives(fi_cntr_read(cntr), 3);
 	scene.now += 1000000; /* a long sleep */
 	must(!is_eager(&pair, cntr));
+	scene.on = false;
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(&pair);
+}
+
+/* Where more processes than processors want to run, these polls yield. */
+static void yields_after_a_brief_sleep(void)
+{
+	struct fid_cntr *cntr;
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	cntr = open_cntr(&pair, FI_WAIT_FD);
+	scene_begin();
+	must(!is_eager(&pair, cntr));
+	gives(fi_cntr_add(cntr, 1), 0);
+	must(fi_cntr_read(cntr) == 1);
+	must(is_eager(&pair, cntr));
+	must(scene.patient);
 	scene.on = false;
 	gives(fi_close(&cntr->fid), 0);
 	pair_close(&pair);
@@ -968,6 +987,7 @@ int main(void)
 		ALONE(wait_results),
 		ALONE_ENV(polls_before_it_rests, "FI_SHMCMA_YIELD=always"),
 		ALONE_ENV(polls_after_a_brief_sleep, "FI_SHMCMA_YIELD=never"),
+		ALONE_ENV(yields_after_a_brief_sleep, "FI_SHMCMA_YIELD=always"),
 		ALONE(woken_by_others),
 		ALONE(bind_flags),
 		ALONE(bind_unseen),
