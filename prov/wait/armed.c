@@ -6,16 +6,20 @@
  * Three events end a wait: a peer writes something, for which the core wakes (sc_ep_rest()); another thread of this
  * process ends or begins an operation under the same lock (look_locked()); fi_cq_signal().
  *
- * Watchers. Each endpoint of the core that a wait depends on has a thread (watcher.c). Every wait depends on groups and
- * on endpoints without queue and counter, because every poll polls these. The watcher sleeps on the endpoint's futex
- * and signals the object: it changes the object's own futex, on which threads in calls sleep, writes to a pipe,
- * broadcasts the condition. The first wait that needs a watcher starts it. It makes no progress, and takes no lock of
- * the domain, because a domain may have none (FI_THREAD_DOMAIN). Threads in calls could sleep on both futexes at once
- * by futex_waitv(2), which takes longer: docs/MEASUREMENTS.md, "Sleeping and waking".
+ * Every wait depends on the endpoints that a look at the object polls, on those without queue and counter, and on groups,
+ * because every poll polls these. A thread in a call sleeps on the futexes of all these endpoints of the core and on the
+ * object's own at once (struct shmcma_rest); so does the thread of automatic progress (progress.c), one more waiter, of
+ * the whole domain, which reads nothing.
  *
- * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, which reads nothing. It sleeps
- * on the words of all endpoints and its own at once: when awake it polls, so a watcher would only be one more thread in
- * between. If the kernel, or a filter, has no such call, and beyond 127 endpoints, watchers signal it.
+ * Watchers. An endpoint that a thread waits for with a system wait object has a thread (watcher.c). It sleeps on the
+ * endpoint's futex and signals the object: it changes the object's own futex, writes to a pipe, broadcasts the condition.
+ * The first wait that needs a watcher starts it. It makes no progress, and takes no lock of the domain, because a domain
+ * may have none (FI_THREAD_DOMAIN). If the kernel, or a filter, does not let a thread sleep on several futexes
+ * (futex_waitv(2)), and beyond 127 endpoints, watchers signal the other waiters as well.
+ *
+ * An endpoint may close while a thread sleeps on its futex, or is about to: its memory may be gone, or another's. The
+ * thread that closes it makes all that may sleep on it look again (shmcma_wait_again_locked()); that changes their own
+ * futex, so they do not sleep either.
  *
  * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks again. While
  * this list is empty, a thread that releases the lock pays one load. Every event of the object happens under its lock.
@@ -339,33 +343,7 @@ static void lower(int64_t *limit, int64_t ms)
 		*limit = end;
 }
 
-/* Returns -FI_EAGAIN if there is something to do. */
-static int rest_on(const struct slept *slept, int64_t *limit)
-{
-	struct sc_sleep sleep;
-
-	return slept->busy || sc_ep_rest(slept->core, &sleep, limit) ? -FI_EAGAIN : 0;
-}
-
-/* Arms the object; watchers signal it from now on. Returns -FI_EAGAIN if there is something to do or to read. */
-static int rest_locked(struct shmcma_wait *wait, int64_t *limit)
-{
-	struct slept slept;
-
-	if (watch_all_locked(wait))
-		lower(limit, 1); /* no watcher: look every millisecond */
-	atomic_store(&wait->listens, true);
-	arm_locked(wait);
-	for (size_t i = 0; slept_on(wait, i, &slept); i++)
-		if (rest_on(&slept, limit))
-			return -FI_EAGAIN;
-	if (wait->domain->triggers) /* no peer wakes for some of their events */
-		lower(limit, TRIGGER_MS);
-	return wait->ops->has(wait) ? -FI_EAGAIN : 0;
-}
-
-/* ---- the thread of a domain ------------------------------------------------------------------ */
-
+/* Tells whether a thread can sleep on the words of all endpoints and on the object's own at once. */
 static bool rest_has_room(const struct shmcma_wait *wait)
 {
 	struct slept slept;
@@ -373,16 +351,20 @@ static bool rest_has_room(const struct shmcma_wait *wait)
 	return !slept_on(wait, SC_SLEEPS_MAX - 1, &slept);
 }
 
-int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest)
+/*
+ * Arms the object and, by `rest_core`, each endpoint that it depends on: peers wake the thread or, with rest->watched, the
+ * watchers, which signal the object. Returns -FI_EAGAIN if there is something to do.
+ */
+static int rest_locked(struct shmcma_wait *wait, struct shmcma_rest *rest,
+		       int (*rest_core)(struct sc_ep *, struct sc_sleep *, int64_t *))
 {
-	struct shmcma_wait *wait = &domain->progress.wait;
 	bool watched = rest->watched || !rest_has_room(wait);
 	struct slept slept;
 
+	/* acquire: before the look at what else may have changed */
 	rest->sleeps[0] =
 		(struct sc_sleep){ &wait->futex, __atomic_load_n(&wait->futex, __ATOMIC_ACQUIRE) };
 	rest->count = 1;
-	rest->limit = SC_REST_FOREVER;
 	if (watched && watch_all_locked(wait))
 		lower(&rest->limit, 1); /* no watcher: look every millisecond */
 	atomic_store(&wait->listens, watched);
@@ -390,11 +372,29 @@ int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest
 	for (size_t i = 0; slept_on(wait, i, &slept); i++) {
 		struct sc_sleep sleep;
 
-		if (slept.busy || sc_ep_rest_poller(slept.core, &sleep, &rest->limit))
+		if (slept.busy || rest_core(slept.core, &sleep, &rest->limit))
 			return -FI_EAGAIN;
 		if (!watched)
 			rest->sleeps[rest->count++] = sleep;
 	}
+	return 0;
+}
+
+/* For a thread of the application. Returns -FI_EAGAIN also if there is something to read. */
+static int rest_caller_locked(struct shmcma_wait *wait, struct shmcma_rest *rest)
+{
+	if (rest_locked(wait, rest, sc_ep_rest))
+		return -FI_EAGAIN;
+	if (wait->domain->triggers) /* no peer wakes for some of their events */
+		lower(&rest->limit, TRIGGER_MS);
+	return wait->ops->has(wait) ? -FI_EAGAIN : 0;
+}
+
+int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest)
+{
+	rest->limit = SC_REST_FOREVER;
+	if (rest_locked(&domain->progress.wait, rest, sc_ep_rest_poller))
+		return -FI_EAGAIN;
 	if (shmcma_work_is_due_locked(domain)) /* no event tells when they can be posted */
 		lower(&rest->limit, TRIGGER_MS);
 	return 0;
@@ -436,19 +436,23 @@ static bool was_refused_locked(const struct shmcma_wait *wait)
 
 static int sleep_in_call(struct shmcma_wait *wait, const void *found, int64_t end)
 {
-	struct sc_sleep own = { &wait->futex, __atomic_load_n(&wait->futex, __ATOMIC_ACQUIRE) };
+	struct shmcma_rest rest;
 	bool refused;
 	int ret;
 
 	enter(wait);
+	rest.limit = end;
+	rest.watched = wait->watched;
 	atomic_fetch_add_explicit(&wait->sleepers, 1, memory_order_relaxed);
-	ret = rest_locked(wait, &end);
+	ret = rest_caller_locked(wait, &rest);
 	if (!ret && wait->ops->differs(wait, found))
 		ret = -FI_EAGAIN;
 	shmcma_lock_leave(wait->locked);
 	if (!ret)
-		ret = sc_sleep(&own, 1, end);
+		ret = sc_sleep(rest.sleeps, rest.count, rest.limit);
 	enter(wait);
+	if (ret == -ENOSYS) /* an old kernel: watchers from now on */
+		(void)watch_all_locked(wait);
 	atomic_fetch_sub_explicit(&wait->sleepers, 1, memory_order_relaxed);
 	shmcma_wait_rise_locked(wait);
 	refused = was_refused_locked(wait);
@@ -499,6 +503,7 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 {
 	for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next) {
 		const struct slept slept = slept_group(coll);
+		struct sc_sleep sleep;
 
 		if (shmcma_ep_eq(coll->ep) != eq)
 			continue;
@@ -506,7 +511,7 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 			return -FI_EAGAIN;
 		coll->join_wait = wait;
 		atomic_store(&wait->listens, true);
-		if (rest_on(&slept, limit))
+		if (slept.busy || sc_ep_rest(slept.core, &sleep, limit))
 			return -FI_EAGAIN;
 		if (*limit != INT64_MAX)
 			shmcma_watcher_limit(*slept.watcher, *limit);
@@ -534,18 +539,20 @@ static void give_word(struct shmcma_wait *wait)
 
 static int try_locked(struct shmcma_wait *wait)
 {
-	int64_t limit = INT64_MAX;
+	struct shmcma_rest rest;
 	struct slept slept;
 	int ret = watch_all_locked(wait);
 
+	rest.limit = SC_REST_FOREVER;
+	rest.watched = true;
 	for (int round = 0; !ret && round < TRY_ROUNDS; round++) {
 		shmcma_progress_locked(wait->domain, wait->ops->polled(wait));
 		if (wait->ops->found(wait))
 			return -FI_EAGAIN;
 		give_word(wait);
-		if (!rest_locked(wait, &limit)) {
-			if (limit != INT64_MAX && slept_on(wait, 0, &slept))
-				shmcma_watcher_limit(*slept.watcher, limit);
+		if (!rest_caller_locked(wait, &rest)) {
+			if (rest.limit != SC_REST_FOREVER && slept_on(wait, 0, &slept))
+				shmcma_watcher_limit(*slept.watcher, rest.limit);
 			return 0;
 		}
 	}

@@ -103,16 +103,20 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 				  struct shmcma_domain *domain, int64_t *limit);
 
 /*
- * Called by the thread of a domain, which has polled all of it and found nothing. 0: it may sleep on these words until
- * `limit`, and operations that need polls signal it (shmcma_progress.wait); -FI_EAGAIN: there is something to do. With
- * the domain's lock.
+ * The words on which a thread sleeps until `limit`: the object's own futex, which signals change, and those of the
+ * endpoints that it depends on.
  */
 struct shmcma_rest {
 	struct sc_sleep sleeps[SC_SLEEPS_MAX];
 	int count;
 	int64_t limit;
-	bool watched; /* set by the caller: one word only, which watchers change */
+	bool watched; /* set by the caller: only its own, which watchers change */
 };
+
+/*
+ * Called by the thread of a domain, which has polled all of it and found nothing. 0: it may sleep, and operations that
+ * need polls signal it (shmcma_progress.wait); -FI_EAGAIN: there is something to do. With the domain's lock.
+ */
 int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest);
 
 /* Returns the end of a wait of `timeout` ms; negative: no end. */

@@ -4,24 +4,18 @@
  * with FI_PROGRESS_MANUAL it also moves for an endpoint that no queue and no counter is bound to.
  */
 #include "onesided.h"
+#include "refuse.h"
 #include "../rounds.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_trigger.h>
-
-#ifndef SYS_futex_waitv
-#define SYS_futex_waitv 449
-#endif
 
 static const struct pair_want automatic = { .progress = FI_PROGRESS_AUTO };
 static const struct pair_want automatic_domain = { .progress = FI_PROGRESS_AUTO,
@@ -431,32 +425,10 @@ static void expect_rest(void)
 	watchdog_await_by(thread_rests(), (void)0);
 }
 
-/* The system call is one that this kernel does not have, for this process. */
-static void refuse(int number)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned int)number, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
-
-	gives(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	gives(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
-
 static void without_barrier(void)
 {
 	refuse(SYS_membarrier);
 	gives(syscall(SYS_membarrier, 0, 0, 0), -1);
-}
-
-static void without_waitv(void)
-{
-	refuse(SYS_futex_waitv);
-	gives(syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0), -1);
-	gives(errno, ENOSYS);
 }
 
 /* ---- a target that sleeps and computes ---------------------------------------------------------- */

@@ -4,6 +4,7 @@
  * fi_cntr(3), fi_eq(3) say of waiting, call by call. That nothing is slept through: test/multi/test_wait.c.
  */
 #include "pair.h"
+#include "refuse.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -435,6 +436,57 @@ static void sread_signal(void)
 	gives(fi_cq_signal(pair.b.cq), 0);
 	gives(fi_cq_sread(pair.b.cq, &waiter.entry, 1, NULL, -1), -FI_EAGAIN);
 	gives(fi_cq_sread(pair.b.cq, &waiter.entry, 1, NULL, 1), -FI_EAGAIN);
+	pair_close(&pair);
+}
+
+/* A thread cannot sleep on several words. It sleeps all the same. */
+static void sread_without_waitv(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+
+	without_waitv();
+	pair_open(&pair, &want);
+	post_to(&pair.b);
+	waiter.cq = pair.b.cq;
+	waiter_start(&waiter);
+	while (!is_asleep(&waiter))
+		usleep(1000);
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 1);
+	pair_seen.received++;
+	drain(pair.a.cq);
+	pair_close(&pair);
+}
+
+/* The endpoint whose word a thread sleeps on closes; so does another one, and one comes. */
+static void sread_closed(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct waiter waiter = { 0 };
+	struct fid_ep *ep;
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	waiter.cq = pair.b.cq;
+	waiter_start(&waiter);
+	waiter_await(&waiter);
+	gives(fi_close(&pair.b.ep->fid), 0);
+	waiter_await(&waiter);
+	must(!waiter.ended);
+	ep = pair_open_ep(&pair);
+	gives(fi_ep_bind(ep, &pair.b.av->fid, 0), 0);
+	gives(fi_ep_bind(ep, &pair.b.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	gives(fi_enable(ep), 0);
+	waiter_await(&waiter);
+	must(!waiter.ended);
+	gives(fi_close(&ep->fid), 0);
+	waiter_await(&waiter);
+	must(!waiter.ended);
+	gives(fi_cq_signal(pair.b.cq), 0);
+	gives(waiter_end(&waiter), -FI_EAGAIN);
+	pair.b.ep = NULL;
 	pair_close(&pair);
 }
 
@@ -1925,6 +1977,8 @@ int main(void)
 		ALONE(descriptors_taken),
 		ALONE(sread_every_object),
 		ALONE(sread_signal),
+		ALONE(sread_without_waitv),
+		ALONE(sread_closed),
 		ALONE(sread_polls_again),
 		ALONE(sread_signal_all),
 		ALONE(sread_local),
