@@ -146,11 +146,13 @@ static char state_of(pid_t tid)
 
 bool sc_host_is_running(pid_t pid)
 {
-	bool running = false;
+	bool running = state_of(pid) == 'R';
 	struct dirent *entry;
 	char path[32];
 	DIR *dir;
 
+	if (running)
+		return true;
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	dir = SC_TRY_PTR("host.tasks", NULL, opendir(path));
 	if (!dir)

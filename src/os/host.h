@@ -64,7 +64,7 @@ bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino);
 
 /*
  * Tells whether a thread of that process (in this pid namespace) runs or is ready to run. True if the kernel does not tell.
- * Takes some 10 microseconds for each thread that sleeps.
+ * Takes some microseconds for each thread that it looks at, the first one first.
  */
 bool sc_host_is_running(pid_t pid);
 

@@ -87,18 +87,33 @@ static bool shares_processor(pid_t pid, const mask *here)
 	return false;
 }
 
-/* Tells whether there are more than `most` such processes, this one included. */
-static bool are_more(struct pids *pids, const mask *here, size_t most)
+/* Keeps those pids, each once, of other processes that may run on these processors. */
+static void keep_neighbours(struct pids *pids, const mask *here)
 {
-	uint32_t self = (uint32_t)getpid();
-	size_t found = 1;
+	uint32_t self = (uint32_t)getpid(), last = self;
+	size_t kept = 0;
 
 	qsort(pids->pids, pids->count, sizeof(pids->pids[0]), by_pid);
-	for (size_t i = 0; i < pids->count && found <= most; i++)
-		if (pids->pids[i] != self && (!i || pids->pids[i] != pids->pids[i - 1]) &&
-		    shares_processor((pid_t)pids->pids[i], here) &&
-		    sc_host_is_running((pid_t)pids->pids[i]))
-			found++;
+	for (size_t i = 0; i < pids->count; i++) {
+		uint32_t pid = pids->pids[i];
+
+		if (pid != self && pid != last && shares_processor((pid_t)pid, here))
+			pids->pids[kept++] = pid;
+		last = pid;
+	}
+	pids->count = kept;
+}
+
+/*
+ * Tells whether more than `most` of them want to run, this process included. To ask each whether it sleeps takes longest, so
+ * a job that has a processor for each rank does not.
+ */
+static bool are_more(const struct pids *pids, size_t most)
+{
+	size_t found = 1 + pids->count;
+
+	for (size_t i = 0; found > most && i < pids->count; i++)
+		found -= !sc_host_is_running((pid_t)pids->pids[i]);
 	return found > most;
 }
 
@@ -113,7 +128,9 @@ static bool look(void)
 		return false;
 	pids.uid = sc_addr_uid(host);
 	(void)sc_reap_names(add_name, &pids); /* without names that it cannot read */
-	more = pids.count && are_more(&pids, &here, (size_t)CPU_COUNT_S(sizeof(here), (cpu_set_t *)&here));
+	if (pids.count)
+		keep_neighbours(&pids, &here);
+	more = are_more(&pids, (size_t)CPU_COUNT_S(sizeof(here), (cpu_set_t *)&here));
 	free(pids.pids);
 	return more;
 }
