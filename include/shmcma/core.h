@@ -87,8 +87,8 @@ bool sc_process_is_single_threaded(void);
 
 /*
  * Tells whether more processes of this user with endpoints want to run on the processors of this process's affinity mask
- * than the mask has; a process that sleeps does not. The answer is at most a second old, some milliseconds if an endpoint
- * has met a peer: once a second the call reads the names in /dev/shm (0.3 us each) and, if there are more processes than
+ * than the mask has; a process that sleeps does not. The answer is at most a second old, and mostly some milliseconds after an
+ * endpoint has met a peer: once a second the call reads the names in /dev/shm (0.3 us each) and, if there are more processes than
  * processors, looks whether their threads sleep (some us each); else it takes 30 ns. False if not known. Any thread.
  */
 bool sc_oversub_is_here(void);

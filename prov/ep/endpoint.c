@@ -286,7 +286,7 @@ static void give_back_locked(const struct shmcma_ep *ep)
 static void destroy_locked(struct shmcma_ep *ep)
 {
 	shmcma_progress_leave_locked(ep->domain);
-	shmcma_wait_again_locked(&ep->locked); /* threads may sleep on the word of its segment */
+	shmcma_wait_stir_locked(&ep->locked);
 	shmcma_work_forget_locked(ep);
 	give_back_locked(ep);
 	shmcma_ep_unbind_locked(ep);

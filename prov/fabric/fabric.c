@@ -44,7 +44,7 @@ SHMCMA_CALL(int, fabric_trywait, struct fid_fabric *fabric, struct fid **fids, i
 		if (shmcma_is_forked(fids[i]))
 			ret = shmcma_forked();
 		else if (wait)
-			ret = wait->ops->try(wait);
+			ret = wait->ops->try(wait, count == 1);
 
 		if (ret)
 			return ret;

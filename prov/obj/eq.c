@@ -463,7 +463,7 @@ struct shmcma_wait *shmcma_eq_wait(struct fid *fid)
 	return &container_of(fid, struct shmcma_eq, fid.fid)->wait;
 }
 
-static int eq_try(struct shmcma_wait *wait)
+static int eq_try(struct shmcma_wait *wait, bool alone)
 {
 	struct shmcma_eq *eq = container_of(wait, struct shmcma_eq, wait);
 	int64_t limit = INT64_MAX;

@@ -15,11 +15,12 @@
  * endpoint's futex and signals the object: it changes the object's own futex, writes to a pipe, broadcasts the condition.
  * The first wait that needs a watcher starts it. It makes no progress, and takes no lock of the domain, because a domain
  * may have none (FI_THREAD_DOMAIN). If the kernel, or a filter, does not let a thread sleep on several futexes
- * (futex_waitv(2)), and beyond 127 endpoints, watchers signal the other waiters as well.
+ * (futex_waitv(2)), and beyond 127 endpoints, watchers signal the other waiters as well; so they do for calls on an
+ * object that fi_trywait() has armed once (shmcma_wait.watched).
  *
- * An endpoint may close while a thread sleeps on its futex, or is about to: its memory may be gone, or another's. The
- * thread that closes it makes all that may sleep on it look again (shmcma_wait_again_locked()); that changes their own
- * futex, so they do not sleep either.
+ * An endpoint may close while a thread sleeps on its futex, or is about to, and its memory goes. Before that, the thread
+ * that closes it changes the futex of each object with sleepers (shmcma_wait_stir_locked()): they look again, and one
+ * that is about to sleep does not.
  *
  * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks again. While
  * this list is empty, a thread that releases the lock pays one load. Every event of the object happens under its lock.
@@ -41,6 +42,7 @@
  */
 #include "wait/wait.h"
 
+#include <errno.h>
 #include <sched.h>
 #include "base/yield.h"
 #include "wait/polled.h"
@@ -315,6 +317,17 @@ void shmcma_wait_again_locked(const struct shmcma_locked *ep)
 		wait->again = true;
 }
 
+/*
+ * Only threads that sleep in calls sleep on words of endpoints. A signal could need the mutex of the application, which the
+ * thread that closes the endpoint may hold.
+ */
+void shmcma_wait_stir_locked(const struct shmcma_locked *ep)
+{
+	for (struct shmcma_wait *wait = lock_of(ep)->armed; wait; wait = wait->next_armed)
+		if (atomic_load_explicit(&wait->sleepers, memory_order_relaxed))
+			sc_sleep_bump(&wait->futex);
+}
+
 /* ---- sleep ----------------------------------------------------------------------------------- */
 
 static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
@@ -434,24 +447,28 @@ static bool was_refused_locked(const struct shmcma_wait *wait)
 	return refused;
 }
 
+/* An old kernel, or a filter of system calls, does not let the thread sleep on several words: watchers from now on. */
+static bool cannot_sleep(int ret)
+{
+	return ret && ret != -EINTR && ret != -ETIMEDOUT && ret != -EFAULT;
+}
+
 static int sleep_in_call(struct shmcma_wait *wait, const void *found, int64_t end)
 {
 	struct shmcma_rest rest;
-	bool refused;
-	int ret;
+	bool refused, looks;
+	int ret = 0;
 
 	enter(wait);
 	rest.limit = end;
 	rest.watched = wait->watched;
 	atomic_fetch_add_explicit(&wait->sleepers, 1, memory_order_relaxed);
-	ret = rest_caller_locked(wait, &rest);
-	if (!ret && wait->ops->differs(wait, found))
-		ret = -FI_EAGAIN;
+	looks = rest_caller_locked(wait, &rest) || wait->ops->differs(wait, found);
 	shmcma_lock_leave(wait->locked);
-	if (!ret)
+	if (!looks)
 		ret = sc_sleep(rest.sleeps, rest.count, rest.limit);
 	enter(wait);
-	if (ret == -ENOSYS) /* an old kernel: watchers from now on */
+	if (cannot_sleep(ret))
 		(void)watch_all_locked(wait);
 	atomic_fetch_sub_explicit(&wait->sleepers, 1, memory_order_relaxed);
 	shmcma_wait_rise_locked(wait);
@@ -561,14 +578,13 @@ static int try_locked(struct shmcma_wait *wait)
 
 /*
  * Tells whether fi_trywait() polls like a call that waits: if the last sleep was brief, the next one would be as well. A sleep
- * that another descriptor has ended says that the application has more to do. The object of a set does not know how long
- * threads sleep on the set.
+ * that another descriptor has ended says that the application has more to do.
  */
 static bool is_eager_locked(struct shmcma_wait *wait)
 {
 	if (wait->tried)
-		wait->eager =
-			!wait->set && !atomic_load(&wait->given) && sc_clock_ns() - wait->tried < BRIEF_NS;
+		wait->eager = is_slept_on_outside(wait) && !atomic_load(&wait->given) &&
+			      sc_clock_ns() - wait->tried < BRIEF_NS;
 	wait->tried = 0;
 	return wait->eager;
 }
@@ -581,6 +597,7 @@ static bool finds_soon(struct shmcma_wait *wait)
 
 	do {
 		enter(wait);
+		shmcma_wait_rise_locked(wait);
 		shmcma_progress_locked(wait->domain, wait->ops->polled(wait));
 		found = wait->ops->found(wait);
 		due = !found && shmcma_yield_is_due(&wait->yield);
@@ -591,7 +608,7 @@ static bool finds_soon(struct shmcma_wait *wait)
 	return found;
 }
 
-int shmcma_wait_try(struct shmcma_wait *wait)
+int shmcma_wait_try(struct shmcma_wait *wait, bool alone)
 {
 	bool eager;
 	int ret;
@@ -599,7 +616,7 @@ int shmcma_wait_try(struct shmcma_wait *wait)
 	if (wait->obj == FI_WAIT_NONE)
 		return -FI_EINVAL;
 	enter(wait);
-	eager = is_eager_locked(wait);
+	eager = is_eager_locked(wait) && alone;
 	shmcma_lock_leave(wait->locked);
 	if (eager && finds_soon(wait))
 		return -FI_EAGAIN;

@@ -123,7 +123,8 @@ struct shmcma_wait_ops {
 	bool (*found)(struct shmcma_wait *wait);     /* the same; the call itself reports it */
 	/* whether another thread knows something newer than `known`, the newest when this wait began */
 	bool (*differs)(const struct shmcma_wait *wait, const void *known);
-	int (*try)(struct shmcma_wait *wait); /* fi_trywait(); without the object's lock */
+	/* fi_trywait(); without the object's lock. `alone`: it asks for no other object */
+	int (*try)(struct shmcma_wait *wait, bool alone);
 };
 
 /* Embedded in the object that is waited for. */

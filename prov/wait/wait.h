@@ -72,7 +72,7 @@ int shmcma_wait_rest(struct shmcma_wait *wait, const void *found, struct shmcma_
 void shmcma_wait_wake_locked(struct shmcma_wait *wait);
 
 /* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; -FI_EINVAL: it has no wait object. */
-int shmcma_wait_try(struct shmcma_wait *wait);
+int shmcma_wait_try(struct shmcma_wait *wait, bool alone);
 
 /* A thread has looked at it again: disarms it, unless other threads sleep on it, or may. With its lock. */
 void shmcma_wait_rise_slow(struct shmcma_wait *wait);
@@ -89,6 +89,8 @@ extern const struct shmcma_unlock_hook shmcma_wait_unlock_hook;
  * for the new set of endpoints.
  */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep);
+/* Before the memory of that endpoint goes: threads that sleep in calls look again, and so does one that is about to. */
+void shmcma_wait_stir_locked(const struct shmcma_locked *ep);
 
 /*
  * fi_join, which reports to an event queue, makes progress by messages to an endpoint of the core. All with the

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 /* A signal that another thread has not seen yet may be of a member that is not tried here, so it is given again. */
-static int try_all(struct shmcma_wait *wait)
+static int try_all(struct shmcma_wait *wait, bool alone)
 {
 	struct shmcma_wait_set *set = container_of(wait, struct shmcma_wait_set, wait);
 	bool signalled = shmcma_pipe_lower(&set->wait.pipe);
@@ -26,7 +26,7 @@ static int try_all(struct shmcma_wait *wait)
 
 	pthread_mutex_lock(&set->lock);
 	for (struct shmcma_wait *member = set->members; member && !ret; member = member->next)
-		ret = member->ops->try(member);
+		ret = member->ops->try(member, false);
 	pthread_mutex_unlock(&set->lock);
 	if (ret && signalled)
 		shmcma_pipe_raise(&set->wait.pipe);
@@ -56,7 +56,7 @@ static int wait_counted(struct shmcma_wait_set *set, int64_t end)
 
 	for (;;) {
 		uint32_t seen = __atomic_load_n(&set->wait.futex, __ATOMIC_ACQUIRE);
-		int ret = try_all(&set->wait);
+		int ret = try_all(&set->wait, true);
 
 		if (!ret && atomic_load(&set->wait.events) != events)
 			return 0;

@@ -135,6 +135,9 @@ static uint64_t start_time(pid_t pid)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
+/* A process counts as one that runs if so many threads of it sleep, and it has more. */
+#define THREADS_MOST 16
+
 /* Returns the state of one thread as a letter: R, S...; 0: not readable. */
 static char state_of(pid_t tid)
 {
@@ -146,19 +149,21 @@ static char state_of(pid_t tid)
 
 bool sc_host_is_running(pid_t pid)
 {
-	bool running = state_of(pid) == 'R';
+	char first = state_of(pid), path[32];
 	struct dirent *entry;
-	char path[32];
+	bool running = false;
+	int threads = 0;
 	DIR *dir;
 
-	if (running)
+	if (!first || first == 'R')
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	dir = SC_TRY_PTR("host.tasks", NULL, opendir(path));
 	if (!dir)
 		return true;
 	while (!running && (entry = SC_TRY_PTR("host.task", NULL, readdir(dir))))
-		running = isdigit((unsigned char)entry->d_name[0]) && state_of(atoi(entry->d_name)) == 'R';
+		if (isdigit((unsigned char)entry->d_name[0]))
+			running = threads++ == THREADS_MOST || state_of(atoi(entry->d_name)) == 'R';
 	SC_CALL("host.tasks_close", closedir(dir));
 	return running;
 }

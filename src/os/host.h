@@ -63,8 +63,8 @@ bool sc_host_runs(pid_t pid, uint64_t start_time, uint64_t pidfs_ino);
 bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino);
 
 /*
- * Tells whether a thread of that process (in this pid namespace) runs or is ready to run. True if the kernel does not tell.
- * Takes some microseconds for each thread that it looks at, the first one first.
+ * Tells whether a thread of that process (in this pid namespace) runs or is ready to run. True if the kernel does not tell,
+ * and for processes with many threads. Takes some microseconds for each of up to 17 threads.
  */
 bool sc_host_is_running(pid_t pid);
 

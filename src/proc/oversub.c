@@ -10,7 +10,8 @@
  *
  * The ranks of a job come within a short time. So the names are read again after LOOK_SOON_NS at first, later after the
  * time since the first answer, at most after LOOK_NS; and as at first when an endpoint has met a peer, since a process that
- * polls alone for long does not see the next one come. Any thread; two at a time do the work twice.
+ * polls alone for long does not see the next one come, and when a yes becomes a no. Any thread; two at a time do the work
+ * twice.
  */
 #define _GNU_SOURCE 1
 #include <shmcma/core.h>
@@ -29,7 +30,7 @@
 
 #define LOOK_SOON_NS 1000000
 #define LOOK_NS 1000000000
-/* The looks take one in so many nanoseconds at most. */
+/* A process spends at most one part in so many of its time on looks. */
 #define LOOK_SHARE 64
 /* The most processors that Linux can have on any machine. */
 #define PROCESSORS_MAX 8192
@@ -106,15 +107,18 @@ static void keep_neighbours(struct pids *pids, const mask *here)
 
 /*
  * Tells whether more than `most` of them want to run, this process included. To ask each whether it sleeps takes longest, so
- * a job that has a processor for each rank does not.
+ * a job that has a processor for each rank does not, and others ask until the answer is clear.
  */
 static bool are_more(const struct pids *pids, size_t most)
 {
-	size_t found = 1 + pids->count;
+	size_t all = 1 + pids->count, running = 1;
 
-	for (size_t i = 0; found > most && i < pids->count; i++)
-		found -= !sc_host_is_running((pid_t)pids->pids[i]);
-	return found > most;
+	for (size_t i = 0; running <= most && all > most && i < pids->count; i++)
+		if (sc_host_is_running((pid_t)pids->pids[i]))
+			running++;
+		else
+			all--;
+	return all > most;
 }
 
 static bool look(void)
@@ -150,13 +154,21 @@ static uint64_t pause_after(uint64_t now)
 /* relaxed: each word is valid without the others */
 static void look_at(uint64_t now)
 {
-	uint64_t pause = pause_after(now), least;
+	uint64_t next = now + pause_after(now), least;
+	bool more;
 
-	sc_store_relaxed_64(&sc_process.oversub.next_look, now + pause); /* for other threads */
-	sc_store_relaxed_32(&sc_process.oversub.answer, look());
-	least = ((uint64_t)sc_clock_ns() - now) * LOOK_SHARE;
-	if (least > pause)
-		sc_store_relaxed_64(&sc_process.oversub.next_look, now + least);
+	sc_store_relaxed_64(&sc_process.oversub.next_look, next); /* for other threads */
+	more = look();
+	/* another process may have slept for a moment, at which the look was */
+	if (!more && sc_load_relaxed_32(&sc_process.oversub.answer))
+		sc_store_relaxed_64(&sc_process.oversub.first_look, 0);
+	sc_store_relaxed_32(&sc_process.oversub.answer, more);
+	if (!sc_load_relaxed_64(
+		    &sc_process.oversub.first_look)) /* or an endpoint has met a peer meanwhile */
+		next = now + LOOK_SOON_NS;
+	least = now + ((uint64_t)sc_clock_ns() - now) * LOOK_SHARE;
+	sc_store_relaxed_64(&sc_process.oversub.least_next, least);
+	sc_store_relaxed_64(&sc_process.oversub.next_look, next > least ? next : least);
 }
 
 bool sc_oversub_is_here(void)
@@ -171,7 +183,10 @@ bool sc_oversub_is_here(void)
 void sc_oversub_look_soon(void)
 {
 	uint64_t soon = (uint64_t)sc_clock_ns() + LOOK_SOON_NS;
+	uint64_t least = sc_load_relaxed_64(&sc_process.oversub.least_next);
 
+	if (soon < least)
+		soon = least;
 	sc_store_relaxed_64(&sc_process.oversub.first_look, 0);
 	if (sc_load_relaxed_64(&sc_process.oversub.next_look) > soon)
 		sc_store_relaxed_64(&sc_process.oversub.next_look, soon);

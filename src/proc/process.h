@@ -43,6 +43,7 @@ struct sc_process {
 	/* oversub.c; any thread, without the lock. Times: ns of CLOCK_MONOTONIC, 0: none yet. */
 	struct {
 		uint64_t first_look, next_look;
+		uint64_t least_next; /* the next look is not before this time */
 		uint32_t answer;
 	} oversub;
 

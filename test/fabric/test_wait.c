@@ -460,36 +460,6 @@ static void sread_without_waitv(void)
 	pair_close(&pair);
 }
 
-/* The endpoint whose word a thread sleeps on closes; so does another one, and one comes. */
-static void sread_closed(void)
-{
-	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
-	struct waiter waiter = { 0 };
-	struct fid_ep *ep;
-	struct pair pair;
-
-	pair_open(&pair, &want);
-	waiter.cq = pair.b.cq;
-	waiter_start(&waiter);
-	waiter_await(&waiter);
-	gives(fi_close(&pair.b.ep->fid), 0);
-	waiter_await(&waiter);
-	must(!waiter.ended);
-	ep = pair_open_ep(&pair);
-	gives(fi_ep_bind(ep, &pair.b.av->fid, 0), 0);
-	gives(fi_ep_bind(ep, &pair.b.cq->fid, FI_TRANSMIT | FI_RECV), 0);
-	gives(fi_enable(ep), 0);
-	waiter_await(&waiter);
-	must(!waiter.ended);
-	gives(fi_close(&ep->fid), 0);
-	waiter_await(&waiter);
-	must(!waiter.ended);
-	gives(fi_cq_signal(pair.b.cq), 0);
-	gives(waiter_end(&waiter), -FI_EAGAIN);
-	pair.b.ep = NULL;
-	pair_close(&pair);
-}
-
 static atomic_ulong polls;
 static struct fi_ops_cq counted_ops;
 static const struct fi_ops_cq *real_ops;
@@ -550,6 +520,63 @@ static void sread_polls_again(void)
 	pair_seen.received++;
 	drain(pair.a.cq);
 	gives(fi_close(&mr->fid), 0);
+	pair_close(&pair);
+}
+
+static void await_asleep(const struct waiter *waiter)
+{
+	while (!is_asleep(waiter))
+		usleep(1000);
+}
+
+/* The endpoint on whose word a thread sleeps closes: it looks again. On the word of a new one, too, it is woken. */
+static void sread_closed(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+	unsigned long before;
+	size_t len = sizeof(pair.b.name);
+
+	pair_open(&pair, &want);
+	count_polls(pair.b.cq);
+	waiter.cq = pair.b.cq;
+	waiter_start(&waiter);
+	await_asleep(&waiter);
+	before = polls;
+	gives(fi_close(&pair.b.ep->fid), 0);
+	while (polls == before)
+		usleep(1000);
+	await_asleep(&waiter);
+	pair.b.ep = pair_open_ep(&pair);
+	gives(fi_ep_bind(pair.b.ep, &pair.b.av->fid, 0), 0);
+	gives(fi_ep_bind(pair.b.ep, &pair.b.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	gives(fi_enable(pair.b.ep), 0);
+	gives(fi_getname(&pair.b.ep->fid, pair.b.name, &len), 0);
+	pair.a.peer = pair_insert(pair.a.av, pair.b.name);
+	post_to(&pair.b);
+	await_asleep(&waiter);
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 1);
+	pair_seen.received++;
+	drain(pair.a.cq);
+	pair_close(&pair);
+}
+
+/* The thread that closes the last endpoint of a queue holds the mutex of its condition. */
+static void closed_with_the_mutex(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct fi_mutex_cond condition;
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	gives(fi_control(&pair.b.cq->fid, FI_GETWAIT, &condition), 0);
+	gives(pthread_mutex_lock(condition.mutex), 0);
+	gives(try_one(&pair, &pair.b.cq->fid), 0);
+	gives(fi_close(&pair.b.ep->fid), 0);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	pair.b.ep = NULL;
 	pair_close(&pair);
 }
 
@@ -1978,8 +2005,9 @@ int main(void)
 		ALONE(sread_every_object),
 		ALONE(sread_signal),
 		ALONE(sread_without_waitv),
-		ALONE(sread_closed),
 		ALONE(sread_polls_again),
+		ALONE(sread_closed),
+		ALONE(closed_with_the_mutex),
 		ALONE(sread_signal_all),
 		ALONE(sread_local),
 		ALONE(sread_error),

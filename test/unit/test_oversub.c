@@ -185,7 +185,7 @@ static void test_crowd(void **state)
 	assert_false(is_crowd(first, -1));
 }
 
-/* A process that sleeps needs no processor, be it that it has threads; one of which a thread runs does. */
+/* A process whose threads all sleep needs no processor. A process needs one if any of its threads runs. */
 static void test_asleep(void **state)
 {
 	static const struct place sleeps = { &first, SLEEPS }, runs = { &first, RUNS_IN_A_THREAD };
