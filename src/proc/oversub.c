@@ -159,12 +159,12 @@ static void look_at(uint64_t now)
 
 	sc_store_relaxed_64(&sc_process.oversub.next_look, next); /* for other threads */
 	more = look();
-	/* another process may have slept for a moment, at which the look was */
+	/* the other process may have slept only for a moment: look again soon */
 	if (!more && sc_load_relaxed_32(&sc_process.oversub.answer))
 		sc_store_relaxed_64(&sc_process.oversub.first_look, 0);
 	sc_store_relaxed_32(&sc_process.oversub.answer, more);
-	if (!sc_load_relaxed_64(
-		    &sc_process.oversub.first_look)) /* or an endpoint has met a peer meanwhile */
+	/* so it is, too, if an endpoint has met a peer meanwhile */
+	if (!sc_load_relaxed_64(&sc_process.oversub.first_look))
 		next = now + LOOK_SOON_NS;
 	least = now + ((uint64_t)sc_clock_ns() - now) * LOOK_SHARE;
 	sc_store_relaxed_64(&sc_process.oversub.least_next, least);

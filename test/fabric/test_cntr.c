@@ -269,13 +269,25 @@ __attribute__((visibility("default"))) int getrusage(int who, struct rusage *usa
 	return ret;
 }
 
-static void scene_begin(void)
+/* Opens a counter, and begins the scene. */
+static struct fid_cntr *scene_begin(struct pair *pair, enum fi_wait_obj wait_obj)
 {
 	struct timespec now;
+	struct fid_cntr *cntr;
 
+	pair_open_domain(pair, NULL);
+	cntr = open_cntr(pair, wait_obj);
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	scene.now = now.tv_sec * 1000000000LL + now.tv_nsec;
 	scene.on = true;
+	return cntr;
+}
+
+static void scene_end(struct pair *pair, struct fid_cntr *cntr)
+{
+	scene.on = false;
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(pair);
 }
 
 /* Returns how often a call that waits looks at the clock before it yields. It has no object to sleep on. */
@@ -289,17 +301,12 @@ static unsigned int patience(struct fid_cntr *cntr)
 /* It polls for 20 us before it rests, also where more processes than processors want to run. */
 static void polls_before_it_rests(void)
 {
-	struct fid_cntr *cntr;
 	struct pair pair;
+	struct fid_cntr *cntr = scene_begin(&pair, FI_WAIT_NONE);
 
-	pair_open_domain(&pair, NULL);
-	cntr = open_cntr(&pair, FI_WAIT_NONE);
-	scene_begin();
 	(void)patience(cntr); /* the polls yield less and less often */
 	must(patience(cntr) > 100);
-	scene.on = false;
-	gives(fi_close(&cntr->fid), 0);
-	pair_close(&pair);
+	scene_end(&pair, cntr);
 }
 
 /* Tells whether fi_trywait() polls for some time before it lets the thread sleep. */
@@ -315,12 +322,9 @@ static bool is_eager(struct pair *pair, struct fid_cntr *cntr)
 /* fi_trywait() polls for 20 us if the last sleep was brief and this object was signalled. */
 static void polls_after_a_brief_sleep(void)
 {
-	struct fid_cntr *cntr;
 	struct pair pair;
+	struct fid_cntr *cntr = scene_begin(&pair, FI_WAIT_FD);
 
-	pair_open_domain(&pair, NULL);
-	cntr = open_cntr(&pair, FI_WAIT_FD);
-	scene_begin();
 	must(!is_eager(&pair, cntr));
 	gives(fi_cntr_add(cntr, 1), 0);
 	gives(fi_cntr_read(cntr), 1);
@@ -333,28 +337,21 @@ static void polls_after_a_brief_sleep(void)
 	gives(fi_cntr_read(cntr), 3);
 	scene.now += 1000000; /* a long sleep */
 	must(!is_eager(&pair, cntr));
-	scene.on = false;
-	gives(fi_close(&cntr->fid), 0);
-	pair_close(&pair);
+	scene_end(&pair, cntr);
 }
 
 /* Where more processes than processors want to run, these polls yield. */
 static void yields_after_a_brief_sleep(void)
 {
-	struct fid_cntr *cntr;
 	struct pair pair;
+	struct fid_cntr *cntr = scene_begin(&pair, FI_WAIT_FD);
 
-	pair_open_domain(&pair, NULL);
-	cntr = open_cntr(&pair, FI_WAIT_FD);
-	scene_begin();
 	must(!is_eager(&pair, cntr));
 	gives(fi_cntr_add(cntr, 1), 0);
 	must(fi_cntr_read(cntr) == 1);
 	must(is_eager(&pair, cntr));
 	must(scene.patient);
-	scene.on = false;
-	gives(fi_close(&cntr->fid), 0);
-	pair_close(&pair);
+	scene_end(&pair, cntr);
 }
 
 /* fi_cntr_wait() in one thread until another has done what `change` does. */
