@@ -105,8 +105,8 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 				  struct shmcma_domain *domain, int64_t *limit);
 
 /*
- * The words on which a thread sleeps until `limit`: the object's own futex, which signals change, and those of the
- * endpoints that it depends on.
+ * A thread sleeps on these words until `limit`: on the object's own futex, which signals change, and on those of the
+ * endpoints that the object depends on.
  */
 struct shmcma_rest {
 	struct sc_sleep sleeps[SC_SLEEPS_MAX];

@@ -12,7 +12,6 @@
 #define _GNU_SOURCE 1
 #include "os/host.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -135,7 +134,7 @@ static uint64_t start_time(pid_t pid)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* A process counts as one that runs if so many threads of it sleep, and it has more. */
+/* A process with more threads than this counts as one that runs, although its threads up to this number sleep. */
 #define THREADS_MOST 16
 
 /* Returns the state of one thread as a letter: R, S...; 0: not readable. */
@@ -161,9 +160,12 @@ bool sc_host_is_running(pid_t pid)
 	dir = SC_TRY_PTR("host.tasks", NULL, opendir(path));
 	if (!dir)
 		return true;
-	while (!running && (entry = SC_TRY_PTR("host.task", NULL, readdir(dir))))
-		if (isdigit((unsigned char)entry->d_name[0]))
-			running = threads++ == THREADS_MOST || state_of(atoi(entry->d_name)) == 'R';
+	while (!running && (entry = SC_TRY_PTR("host.task", NULL, readdir(dir)))) {
+		pid_t tid = atoi(entry->d_name); /* 0: no thread */
+
+		if (tid && tid != pid)
+			running = ++threads == THREADS_MOST || state_of(tid) == 'R';
+	}
 	SC_CALL("host.tasks_close", closedir(dir));
 	return running;
 }

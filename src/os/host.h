@@ -64,7 +64,7 @@ bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino);
 
 /*
  * Tells whether a thread of that process (in this pid namespace) runs or is ready to run. True if the kernel does not tell,
- * and for processes with many threads. Takes some microseconds for each of up to 17 threads.
+ * and for processes with many threads. Takes some microseconds for each of up to 16 threads.
  */
 bool sc_host_is_running(pid_t pid);
 

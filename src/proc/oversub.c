@@ -2,11 +2,11 @@
 /*
  * oversub.c: tells whether there are more processes with endpoints on this machine than processors that they share.
  *
- * The names in /dev/shm contain the pids of their owners. The function counts this process, and each other process of
- * this user that may run on a processor of this process's affinity mask and has a thread that runs or is ready to run; so
- * neither ranks that are bound to different processors nor processes that sleep count. A pid of a dead process (ESRCH) does
- * not count; a pid of another pid namespace counts as the process with that pid here. The count ignores processes without
- * endpoints, and how many threads of a process run: the answer is a hint.
+ * An endpoint has a file in /dev/shm, and the name of the file contains the pid of the owner. The function counts this
+ * process, and each other process of this user that may run on a processor of this process's affinity mask and has a thread
+ * that runs or is ready to run; so neither ranks that are bound to different processors nor processes that sleep count. A
+ * pid of a dead process (ESRCH) does not count; a pid of another pid namespace counts as the process with that pid here. The
+ * count ignores processes without endpoints, and how many threads of a process run: the answer is a hint.
  *
  * The ranks of a job come within a short time. So the names are read again after LOOK_SOON_NS at first, later after the
  * time since the first answer, at most after LOOK_NS; and as at first when an endpoint has met a peer, since a process that

@@ -368,6 +368,12 @@ static bool is_asleep(const struct waiter *waiter)
 	return end && !strncmp(end, ") S", 3);
 }
 
+static void await_asleep(const struct waiter *waiter)
+{
+	while (!is_asleep(waiter))
+		usleep(1000);
+}
+
 /* It is in its call for certain: it sleeps, or, as with FI_WAIT_YIELD, it has been there for processor time enough. */
 static void waiter_await(const struct waiter *waiter)
 {
@@ -451,8 +457,7 @@ static void sread_without_waitv(void)
 	post_to(&pair.b);
 	waiter.cq = pair.b.cq;
 	waiter_start(&waiter);
-	while (!is_asleep(&waiter))
-		usleep(1000);
+	await_asleep(&waiter);
 	send_to(&pair.a);
 	gives(waiter_end(&waiter), 1);
 	pair_seen.received++;
@@ -501,8 +506,7 @@ static void sread_polls_again(void)
 	count_polls(pair.b.cq);
 	waiter.cq = pair.b.cq;
 	waiter_start(&waiter);
-	while (!is_asleep(&waiter))
-		usleep(1000);
+	await_asleep(&waiter);
 	before = polls;
 	must(before >= 10);
 	for (int i = 0; i < 20; i++) {
@@ -510,8 +514,7 @@ static void sread_polls_again(void)
 					    FI_UINT64, FI_SUM, NULL));
 		while (fi_cq_read(pair.a.cq, &entry, 1) != 1)
 			;
-		while (!is_asleep(&waiter))
-			usleep(1000);
+		await_asleep(&waiter);
 	}
 	must(memory == 20);
 	must(polls - before >= 20 * 10);
@@ -521,12 +524,6 @@ static void sread_polls_again(void)
 	drain(pair.a.cq);
 	gives(fi_close(&mr->fid), 0);
 	pair_close(&pair);
-}
-
-static void await_asleep(const struct waiter *waiter)
-{
-	while (!is_asleep(waiter))
-		usleep(1000);
 }
 
 /* The endpoint on whose word a thread sleeps closes: it looks again. On the word of a new one, too, it is woken. */

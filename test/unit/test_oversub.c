@@ -74,6 +74,7 @@ static void run_until_let_go(struct child *self)
 
 static void *run_in_thread(void *arg)
 {
+	child_tell(arg, "runs");
 	run_until_let_go(arg);
 	return NULL;
 }
@@ -85,7 +86,7 @@ struct place {
 	enum kind kind;
 };
 
-/* Tells its address, and has two endpoints until it is let go; `arg`: its struct place. */
+/* Tells its address, or that its thread runs, and has two endpoints until it is let go; `arg`: its struct place. */
 static void member(struct child *self, void *arg)
 {
 	const struct place *place = arg;
@@ -95,11 +96,12 @@ static void member(struct child *self, void *arg)
 	run_on(*place->processor, -1);
 	one = endpoint();
 	two = endpoint();
-	if (place->kind == RUNS_IN_A_THREAD)
+	if (place->kind == RUNS_IN_A_THREAD) {
 		CHILD_CHECK(!pthread_create(&thread, NULL, run_in_thread, self));
-	child_tell(self, sc_ep_address(one));
-	if (place->kind == RUNS_IN_A_THREAD)
 		CHILD_CHECK(!pthread_join(thread, NULL));
+	} else {
+		child_tell(self, sc_ep_address(one));
+	}
 	if (place->kind == RUNS)
 		run_until_let_go(self);
 	child_wait(self);
