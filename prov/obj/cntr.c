@@ -290,14 +290,22 @@ struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *
 	return cntr->domain == domain ? cntr : NULL;
 }
 
+void shmcma_cntr_widen_locked(struct shmcma_cntr *cntr)
+{
+	shmcma_lock_merge_all_locked(cntr->domain);
+	if (cntr->elsewhere)
+		return;
+	cntr->elsewhere = true;
+	shmcma_wait_again_locked(&cntr->locked);
+}
+
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain)
 {
 	struct shmcma_cntr *cntr = shmcma_cntr_of(fid, domain);
 
 	if (!cntr)
 		return NULL;
-	cntr->elsewhere = true;
-	shmcma_lock_merge_all_locked(domain);
+	shmcma_cntr_widen_locked(cntr);
 	atomic_fetch_add(&cntr->refs, 1);
 	return cntr;
 }

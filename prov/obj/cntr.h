@@ -12,6 +12,11 @@ struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *
  * NULL. The caller holds all locks of the domain, which become one.
  */
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
+/*
+ * From now on the counter counts for any endpoint of the domain: threads that sleep on it look again. The caller holds all
+ * locks of the domain, which become one.
+ */
+void shmcma_cntr_widen_locked(struct shmcma_cntr *cntr);
 /* Returns the endpoints that a read of the counter polls. */
 const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
 /*

@@ -181,8 +181,10 @@ static void submit_locked(struct shmcma_work *work)
 	struct shmcma_domain *domain = work->cntr->domain;
 
 	shmcma_lock_merge_all_locked(domain);
-	if (work->done)
-		work->done->lent = work->done->elsewhere = true;
+	if (work->done) {
+		work->done->lent = true;
+		shmcma_cntr_widen_locked(work->done);
+	}
 	shmcma_work_insert_locked(work);
 	shmcma_work_run_locked(domain);
 }

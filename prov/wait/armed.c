@@ -273,7 +273,7 @@ static void give(struct shmcma_wait *owed)
 
 		owed = wait->next_owed;
 		atomic_store(&wait->owed, false); /* another thread may owe it from now on */
-		shmcma_wait_signal_until(wait, &wait->closes);
+		(void)shmcma_wait_signal_until(wait, &wait->closes);
 		atomic_fetch_sub(&wait->giving, 1);
 	}
 }
@@ -315,6 +315,12 @@ void shmcma_wait_again_locked(const struct shmcma_locked *ep)
 {
 	for (struct shmcma_wait *wait = lock_of(ep)->armed; wait; wait = wait->next_armed)
 		wait->again = true;
+}
+
+void shmcma_wait_resume_locked(struct shmcma_wait *wait)
+{
+	arm_locked(wait);
+	wait->again = true;
 }
 
 /*

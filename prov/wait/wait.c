@@ -2,11 +2,15 @@
 /*
  * wait.c: the wait object (futex, pipe, condition, wait set) and how it is signalled. Any thread.
  *
+ * A condition's mutex belongs to the application. It is of the kind that knows its owner (PTHREAD_MUTEX_ERRORCHECK), so a
+ * thread that holds it may signal the object itself.
+ *
  * A thread that calls shmcma_wait_signal() holds no lock that the holder of the application's mutex may wait for. Other
  * threads leave the signal to a watcher, or owe it (armed.c).
  */
 #include "wait/wait.h"
 
+#include <errno.h>
 #include <time.h>
 
 #define MS 1000000
@@ -17,44 +21,29 @@ int64_t shmcma_wait_end(int timeout)
 	return timeout < 0 ? INT64_MAX : sc_clock_ns() + (int64_t)timeout * MS;
 }
 
+static void condition_init(struct shmcma_wait *wait)
+{
+	pthread_mutexattr_t attr;
+
+	(void)pthread_mutexattr_init(&attr);
+	(void)pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
+	(void)pthread_mutex_init(&wait->mutex, &attr);
+	(void)pthread_mutexattr_destroy(&attr);
+	(void)pthread_cond_init(&wait->cond, NULL);
+}
+
 int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid_wait *set,
 		     const struct shmcma_wait_ops *ops)
 {
 	int ret = 0;
 
 	*wait = (struct shmcma_wait){ .ops = ops, .obj = obj, .pipe.ends = { -1, -1 } };
-	wait->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	wait->cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	condition_init(wait);
 	if (shmcma_wait_has_pipe(wait))
 		ret = shmcma_pipe_open(&wait->pipe);
 	if (obj == FI_WAIT_SET)
 		wait->set = container_of(set, struct shmcma_wait_set, fid);
 	return ret;
-}
-
-/*
- * A thread that sleeps on a set has neither looked at this new member nor armed it, so it must look again. The caller
- * may hold the application's mutex, so a condition is signalled only if the mutex is free.
- */
-void shmcma_wait_join(struct shmcma_wait *wait)
-{
-	struct shmcma_wait_set *set = wait->set;
-	struct shmcma_wait *of_set;
-
-	if (!set)
-		return;
-	of_set = &set->wait;
-	pthread_mutex_lock(&set->lock);
-	wait->next = set->members;
-	set->members = wait;
-	pthread_mutex_unlock(&set->lock);
-	sc_sleep_bump(&of_set->futex);
-	if (shmcma_wait_has_pipe(of_set))
-		shmcma_pipe_raise(&of_set->pipe);
-	if (of_set->obj == FI_WAIT_MUTEX_COND && !pthread_mutex_trylock(&of_set->mutex)) {
-		pthread_cond_broadcast(&of_set->cond);
-		pthread_mutex_unlock(&of_set->mutex);
-	}
 }
 
 void shmcma_wait_forked(struct shmcma_wait *wait)
@@ -64,53 +53,85 @@ void shmcma_wait_forked(struct shmcma_wait *wait)
 	atomic_store(&wait->sleepers, 0);
 	atomic_store(&wait->owed, false);
 	atomic_store(&wait->giving, 0);
-	pthread_mutex_init(&wait->mutex, NULL);
-	pthread_cond_init(&wait->cond, NULL);
+	condition_init(wait);
 }
 
-/* Returns false if `stop` or `closes` is set, because the holder of the mutex may wait for that. */
-static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const atomic_bool *closes)
+/*
+ * Takes the application's mutex. EDEADLK: this thread holds it. EBUSY: `stop` or `closes` is set, because the holder of the
+ * mutex may wait for that.
+ */
+static int lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const atomic_bool *closes)
 {
+	static const struct timespec past = { 0 };
+	int ret;
+
 	if (!stop)
-		return !pthread_mutex_lock(mutex);
-	while (pthread_mutex_trylock(mutex)) {
+		return pthread_mutex_lock(mutex);
+	for (;;) {
+		ret = pthread_mutex_timedlock(mutex, &past); /* tells, unlike trylock, whose it is */
+		if (ret != ETIMEDOUT)
+			return ret;
 		if (atomic_load(stop) || atomic_load(closes))
-			return false;
+			return EBUSY;
 		nanosleep(&(struct timespec){ .tv_nsec = MUTEX_NAP }, NULL);
 	}
+}
+
+/* Holds the application's mutex, so that the signal is not missed between fi_trywait() and pthread_cond_wait(). */
+static bool broadcast_until(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
+{
+	int ret = lock_until(&wait->mutex, stop, closes);
+
+	if (ret && ret != EDEADLK)
+		return false;
+	pthread_cond_broadcast(&wait->cond);
+	if (!ret)
+		pthread_mutex_unlock(&wait->mutex);
 	return true;
 }
 
 /*
  * Clears `given` first: if a fi_trywait() empties the pipe and succeeds meanwhile, its `given` stays.
  *
- * Takes the application's mutex, so that the signal is not missed between fi_trywait() and pthread_cond_wait(). A
- * thread that holds the mutex while it calls the provider would wait for itself, so watchers give such signals: they
- * hold no lock meanwhile, and give up when they must end (`stop`). The thread that closes the member may also hold the
- * mutex of a set (`closes`).
+ * A thread that holds the application's mutex may wait in a call for this one, so watchers give such signals: they hold no
+ * lock meanwhile, and give up when they must end (`stop`). The thread that closes the member may also hold the mutex of a
+ * set (`closes`). Returns false if it gave up.
  */
-static void signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
+static bool signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
 {
 	atomic_store(&wait->given, false);
 	sc_sleep_bump(&wait->futex);
 	if (shmcma_wait_has_pipe(wait))
 		shmcma_pipe_raise(&wait->pipe);
-	if (wait->obj == FI_WAIT_MUTEX_COND && lock_until(&wait->mutex, stop, closes)) {
-		pthread_cond_broadcast(&wait->cond);
-		pthread_mutex_unlock(&wait->mutex);
-	}
+	return wait->obj != FI_WAIT_MUTEX_COND || broadcast_until(wait, stop, closes);
 }
 
-void shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
+bool shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
 {
-	signal_one(wait, stop, &wait->closes);
+	bool given = signal_one(wait, stop, &wait->closes);
+
 	if (wait->set)
-		signal_one(&wait->set->wait, stop, &wait->closes);
+		given &= signal_one(&wait->set->wait, stop, &wait->closes);
+	return given;
+}
+
+/* A thread that sleeps on a set has neither looked at this new member nor armed it, so it must look again. */
+void shmcma_wait_join(struct shmcma_wait *wait)
+{
+	struct shmcma_wait_set *set = wait->set;
+
+	if (!set)
+		return;
+	pthread_mutex_lock(&set->lock);
+	wait->next = set->members;
+	set->members = wait;
+	pthread_mutex_unlock(&set->lock);
+	(void)signal_one(&set->wait, NULL, NULL);
 }
 
 void shmcma_wait_signal(struct shmcma_wait *wait)
 {
-	shmcma_wait_signal_until(wait, NULL);
+	(void)shmcma_wait_signal_until(wait, NULL);
 }
 
 /* The first waiter of a set that finds the signalled queue consumes the signal; `events` ends the other waits. */

@@ -38,16 +38,16 @@ void shmcma_wait_forked(struct shmcma_wait *wait);
 int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
 
 /*
- * Makes waiters look. Any thread, with any lock held. For an object with a condition: without any lock, and without its
- * mutex.
+ * Makes waiters look. Any thread, with any lock held. For an object with a condition: without any lock of the provider; the
+ * caller may hold the condition's mutex.
  */
 void shmcma_wait_signal(struct shmcma_wait *wait);
 
 /*
- * The same in place of another thread: gives up when `stop` is set, because the holder of the application's mutex may
- * wait for that. NULL: never.
+ * The same in place of another thread: gives up, and returns false, when `stop` is set, because the holder of the
+ * application's mutex may wait for that. NULL: never.
  */
-void shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop);
+bool shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop);
 
 /* The same, and each call that waits for the object or its set returns. */
 void shmcma_wait_signal_all(struct shmcma_wait *wait);
@@ -85,10 +85,15 @@ static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 extern const struct shmcma_unlock_hook shmcma_wait_unlock_hook;
 
 /*
- * An endpoint has been enabled, or closes: when the lock is released, threads that wait under it look again, then wait
- * for the new set of endpoints.
+ * An endpoint has been enabled, or closes, or a counter counts for more endpoints: when the lock is released, threads that
+ * wait under it look again, then wait for the new set of endpoints.
  */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep);
+/*
+ * The watcher that was to signal the object has ended: when the lock is released, another watcher gets the signal, or the
+ * thread gives it.
+ */
+void shmcma_wait_resume_locked(struct shmcma_wait *wait);
 /* Before the memory of that endpoint goes: threads that sleep in calls look again, and so does one that is about to. */
 void shmcma_wait_stir_locked(const struct shmcma_locked *ep);
 

@@ -66,7 +66,8 @@ static void signal_all(struct shmcma_watcher *watcher)
 
 	watcher->round++;
 	while ((wait = next_to_signal(watcher)))
-		shmcma_wait_signal_until(wait, &watcher->stop);
+		if (!shmcma_wait_signal_until(wait, &watcher->stop))
+			atomic_store(&wait->listens, true); /* see resume_locked() */
 }
 
 static void *run(void *arg)
@@ -183,6 +184,20 @@ int shmcma_watcher_add_locked(struct shmcma_watcher **link, struct sc_ep *core, 
 	return watcher && add(watcher, wait) ? 0 : -FI_EAGAIN;
 }
 
+/*
+ * Other watchers, or this thread, give the signals that the watcher has not given. An event queue, which has no domain, loses
+ * the signal of fi_join(3) if the endpoint closes at that moment.
+ */
+static void resume_locked(const struct shmcma_watcher *watcher)
+{
+	for (size_t i = 0; i < watcher->count; i++) {
+		struct shmcma_wait *wait = watcher->waits[i].wait;
+
+		if (wait->domain && atomic_load(&wait->listens) && !atomic_load(&wait->closes))
+			shmcma_wait_resume_locked(wait);
+	}
+}
+
 void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **ended)
 {
 	struct shmcma_watcher *watcher = *ended;
@@ -194,6 +209,7 @@ void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma
 		atomic_store(&watcher->stop, true);
 		sc_ep_wake(watcher->core);
 		pthread_join(watcher->thread, NULL);
+		resume_locked(watcher);
 	}
 	free(watcher->waits);
 	free(watcher);

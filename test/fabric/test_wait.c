@@ -84,6 +84,30 @@ static void may_sleep_on(struct pair *pair, struct fid *fid)
 			drain((struct fid_cq *)fid);
 }
 
+static struct fid_cntr *open_cntr(struct pair *pair, enum fi_wait_obj obj, struct fid_wait *set)
+{
+	struct fi_cntr_attr attr = { .wait_obj = obj, .wait_set = set };
+	struct fid_cntr *cntr;
+
+	gives(fi_cntr_open(pair->domain, &attr, &cntr, &attr), 0);
+	return cntr;
+}
+
+/* A further endpoint, whose receives are counted. */
+static struct fid_ep *open_counted(struct pair *pair, struct fid_cq *cq, struct fid_cntr *cntr)
+{
+	struct fid_ep *ep = pair_open_ep(pair);
+	char name[64];
+	size_t len = sizeof(name);
+
+	pair_bind(ep, cq, pair->b.av);
+	gives(fi_ep_bind(ep, &cntr->fid, FI_RECV), 0);
+	gives(fi_enable(ep), 0);
+	gives(fi_getname(&ep->fid, name, &len), 0);
+	pair->a.peer = pair_insert(pair->a.av, name);
+	return ep;
+}
+
 /* ---- objects --------------------------------------------------------------------------------- */
 
 /* The one descriptor of a FI_WAIT_POLLFD object: only a caller with room for it gets it. */
@@ -560,20 +584,91 @@ static void sread_closed(void)
 	pair_close(&pair);
 }
 
-/* The thread that closes the last endpoint of a queue holds the mutex of its condition. */
+/* The condition of an object, with its mutex held. */
+static struct fi_mutex_cond held_condition(struct fid *fid)
+{
+	struct fi_mutex_cond condition;
+
+	gives(fi_control(fid, FI_GETWAIT, &condition), 0);
+	gives(pthread_mutex_lock(condition.mutex), 0);
+	return condition;
+}
+
+/* The thread that closes the last endpoint of a queue, and of a counter, holds the mutex of its condition. */
 static void closed_with_the_mutex(void)
 {
 	struct pair_want want = { .wait_obj = FI_WAIT_MUTEX_COND };
 	struct fi_mutex_cond condition;
+	struct fid_cntr *cntr;
+	struct fid_ep *ep;
 	struct pair pair;
 
 	pair_open(&pair, &want);
-	gives(fi_control(&pair.b.cq->fid, FI_GETWAIT, &condition), 0);
-	gives(pthread_mutex_lock(condition.mutex), 0);
+	condition = held_condition(&pair.b.cq->fid);
 	gives(try_one(&pair, &pair.b.cq->fid), 0);
 	gives(fi_close(&pair.b.ep->fid), 0);
 	gives(pthread_mutex_unlock(condition.mutex), 0);
-	pair.b.ep = NULL;
+	gives(fi_close(&pair.a.ep->fid), 0);
+	pair.a.ep = pair.b.ep = NULL;
+	cntr = open_cntr(&pair, FI_WAIT_MUTEX_COND, NULL);
+	ep = open_counted(&pair, pair.b.cq, cntr);
+	condition = held_condition(&cntr->fid);
+	gives(try_one(&pair, &cntr->fid), 0);
+	gives(fi_close(&ep->fid), 0);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(&pair);
+}
+
+/* A thread that holds the mutex of a condition signals it: by a call for that, and by what it adds to the object. */
+static void signalled_with_the_mutex(void)
+{
+	struct fi_cq_attr cq_attr = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct fi_eq_attr eq_attr = { .flags = FI_WRITE, .wait_obj = FI_WAIT_MUTEX_COND };
+	struct fi_wait_attr set_attr = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct fi_eq_entry event = { 0 };
+	struct fi_mutex_cond condition;
+	struct fid_cntr *cntr;
+	struct fid_wait *set;
+	struct fid_cq *cq;
+	struct fid_eq *eq;
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	gives(fi_cq_open(pair.domain, &cq_attr, &cq, NULL), 0);
+	condition = held_condition(&cq->fid);
+	gives(try_one(&pair, &cq->fid), 0);
+	gives(fi_cq_signal(cq), 0);
+	gives(try_one(&pair, &cq->fid), -FI_EAGAIN);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(fi_close(&cq->fid), 0);
+
+	gives(fi_eq_open(pair.fabric, &eq_attr, &eq, NULL), 0);
+	condition = held_condition(&eq->fid);
+	gives(try_one(&pair, &eq->fid), 0);
+	gives(fi_eq_write(eq, FI_NOTIFY, &event, sizeof(event), 0), sizeof(event));
+	gives(try_one(&pair, &eq->fid), -FI_EAGAIN);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(fi_close(&eq->fid), 0);
+
+	cntr = open_cntr(&pair, FI_WAIT_MUTEX_COND, NULL);
+	condition = held_condition(&cntr->fid);
+	gives(try_one(&pair, &cntr->fid), 0);
+	gives(fi_cntr_add(cntr, 1), 0);
+	gives(try_one(&pair, &cntr->fid), -FI_EAGAIN);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(fi_close(&cntr->fid), 0);
+
+	gives(fi_wait_open(pair.fabric, &set_attr, &set), 0);
+	condition = held_condition(&set->fid);
+	cq_attr = (struct fi_cq_attr){ .wait_obj = FI_WAIT_SET, .wait_set = set };
+	gives(fi_cq_open(pair.domain, &cq_attr, &cq, NULL), 0);
+	gives(try_one(&pair, &set->fid), 0);
+	gives(fi_cq_signal(cq), 0);
+	gives(try_one(&pair, &set->fid), -FI_EAGAIN);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(fi_close(&cq->fid), 0);
+	gives(fi_close(&set->fid), 0);
 	pair_close(&pair);
 }
 
@@ -965,28 +1060,38 @@ static void interrupted_with_limit(void)
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
-static struct fid_cntr *open_cntr(struct pair *pair, enum fi_wait_obj obj, struct fid_wait *set)
+/*
+ * A counter counts for memory, and so for another endpoint, while a thread sleeps on it: from then on the thread makes
+ * progress for that endpoint.
+ */
+static void counter_bound_later(void)
 {
-	struct fi_cntr_attr attr = { .wait_obj = obj, .wait_set = set };
-	struct fid_cntr *cntr;
+	struct pair_want want = { .caps = FI_RMA | FI_ATOMIC, .tx_op_flags = FI_DELIVERY_COMPLETE };
+	struct waiter waiter = { .threshold = 1 };
+	struct target target;
+	struct fid_ep *ep;
+	struct pair pair;
 
-	gives(fi_cntr_open(pair->domain, &attr, &cntr, &attr), 0);
-	return cntr;
-}
-
-/* A further endpoint, whose receives are counted. */
-static struct fid_ep *open_counted(struct pair *pair, struct fid_cq *cq, struct fid_cntr *cntr)
-{
-	struct fid_ep *ep = pair_open_ep(pair);
-	char name[64];
-	size_t len = sizeof(name);
-
-	pair_bind(ep, cq, pair->b.av);
-	gives(fi_ep_bind(ep, &cntr->fid, FI_RECV), 0);
-	gives(fi_enable(ep), 0);
-	gives(fi_getname(&ep->fid, name, &len), 0);
-	pair->a.peer = pair_insert(pair->a.av, name);
-	return ep;
+	pair_open(&pair, &want);
+	target_open(&target, FI_WAIT_UNSPEC);
+	gives(fi_ep_bind(target.ep, &target.pair.a.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	target_enable(&target);
+	waiter.cntr = open_cntr(&target.pair, FI_WAIT_UNSPEC, NULL);
+	ep = open_counted(&target.pair, target.pair.b.cq, waiter.cntr);
+	gives(drain(target.pair.a.cq), 0); /* now all endpoints of the domain are idle */
+	gives(drain(target.pair.b.cq), 0);
+	gives(pthread_create(&waiter.thread, NULL, wait_in_thread, &waiter), 0);
+	await_asleep(&waiter);
+	gives(fi_mr_bind(target.mr, &waiter.cntr->fid, FI_REMOTE_WRITE), 0);
+	target_add(&pair, &target, 5);
+	gives(waiter_end(&waiter), 0);
+	gives(fi_close(&target.mr->fid), 0);
+	gives(fi_close(&waiter.cntr->fid), -FI_EBUSY);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&waiter.cntr->fid), 0);
+	gives(fi_close(&target.ep->fid), 0);
+	pair_close(&target.pair);
+	pair_close(&pair);
 }
 
 /* An error ends all waits, without a time-out and under signals, too; so does the count that they wait for. */
@@ -1332,6 +1437,36 @@ static void condition_enabled(void)
 	gives(fi_close(&ep->fid), 0);
 	gives(fi_close(&pair.b.cq->fid), 0);
 	pair.b.cq = cq;
+	pair_close(&pair);
+}
+
+/*
+ * An endpoint closes while its watcher is about to signal a condition, whose mutex a thread holds on its way to sleep: the
+ * other endpoint's watcher signals in its place.
+ */
+static void condition_closed(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct fi_mutex_cond condition;
+	struct fi_cq_err_entry error;
+	struct fid_ep *ep;
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	ep = pair_open_ep(&pair);
+	pair_bind(ep, pair.b.cq, pair.b.av);
+	gives(fi_enable(ep), 0);
+	gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in), 0);
+	condition = held_condition(&pair.b.cq->fid);
+	gives(try_one(&pair, &pair.b.cq->fid), 0);
+	gives(fi_cancel(&ep->fid, in), 0);
+	gives(fi_close(&pair.b.ep->fid), 0);
+	pair.b.ep = NULL;
+	gives(pthread_cond_wait(condition.cond, condition.mutex), 0);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(fi_cq_readerr(pair.b.cq, &error, 0), 1);
+	must(error.op_context == in && error.err == FI_ECANCELED);
+	gives(fi_close(&ep->fid), 0);
 	pair_close(&pair);
 }
 
@@ -1728,6 +1863,51 @@ static void set_grows(void)
 	}
 }
 
+struct opener {
+	struct pair *pair;
+	struct fid_wait *set;
+	struct fid_cq *cq;
+	struct waiter waiter; /* its thread */
+};
+
+static void *open_member(void *arg)
+{
+	struct opener *opener = arg;
+	struct fi_cq_attr attr = { .wait_obj = FI_WAIT_SET, .wait_set = opener->set };
+
+	opener->waiter.tid = gettid();
+	opener->waiter.begun = true;
+	gives(fi_cq_open(opener->pair->domain, &attr, &opener->cq, NULL), 0);
+	opener->waiter.ended = true;
+	return NULL;
+}
+
+/* A set grows while a thread that has tried it is about to sleep on its condition. */
+static void set_grows_untold(void)
+{
+	struct fi_wait_attr attr = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct fi_mutex_cond condition;
+	struct opener opener = { 0 };
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	opener.pair = &pair;
+	gives(fi_wait_open(pair.fabric, &attr, &opener.set), 0);
+	condition = held_condition(&opener.set->fid);
+	gives(try_one(&pair, &opener.set->fid), 0);
+	gives(pthread_create(&opener.waiter.thread, NULL, open_member, &opener), 0);
+	while (!opener.waiter.begun)
+		sched_yield();
+	while (!opener.waiter.ended && !is_asleep(&opener.waiter))
+		usleep(1000);
+	gives(pthread_cond_wait(condition.cond, condition.mutex), 0);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(pthread_join(opener.waiter.thread, NULL), 0);
+	gives(fi_close(&opener.cq->fid), 0);
+	gives(fi_close(&opener.set->fid), 0);
+	pair_close(&pair);
+}
+
 struct set_looker {
 	struct fid_wait *set;
 	atomic_bool end;
@@ -2005,6 +2185,7 @@ int main(void)
 		ALONE(sread_polls_again),
 		ALONE(sread_closed),
 		ALONE(closed_with_the_mutex),
+		ALONE(signalled_with_the_mutex),
 		ALONE(sread_signal_all),
 		ALONE(sread_local),
 		ALONE(sread_error),
@@ -2025,6 +2206,7 @@ int main(void)
 							.want = &sleeping } },
 		ALONE(counter_every_object),
 		ALONE(counter_ends_all),
+		ALONE(counter_bound_later),
 		ALONE(counter_descriptor),
 		ALONE(read_beside_a_sleeper),
 		ALONE(descriptor_read_beside),
@@ -2033,6 +2215,7 @@ int main(void)
 		ALONE(errors_taken_back),
 		ALONE(condition),
 		ALONE(condition_enabled),
+		ALONE(condition_closed),
 		ALONE(condition_held),
 		ALONE(condition_of_nothing),
 		ALONE(set_attributes),
@@ -2042,6 +2225,7 @@ int main(void)
 		ALONE(set_read_beside),
 		ALONE(set_held),
 		ALONE(set_grows),
+		ALONE(set_grows_untold),
 		ALONE(set_changes),
 		ALONE(set_descriptor),
 		ALONE(set_descriptor_read_beside),
