@@ -32,7 +32,7 @@ static inline void command_path(char *path, size_t size)
 /* Runs the shell's line, with the commands of this build in its path. Returns the exit status; `text`: the output. */
 static inline int run_command(const char *line, char text[COMMAND_TEXT])
 {
-	char path[512], whole[1024];
+	char path[512], whole[2048];
 	size_t got;
 	FILE *out;
 	int status;
