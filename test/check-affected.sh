@@ -9,7 +9,7 @@
 # that.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 top=$(pwd)
-# What CI has for every change, or what takes too long for any.
+# What CI has for every change, and what it has for none: what takes too long, and clang without sanitizers.
 always="quickstart build clang asan tsan distribution install soak"
 # Other parts of the full tests have these in them: rounds, rounds, points.
 within="tests fuzz once"

@@ -355,7 +355,7 @@ part_install()
 part_clang()
 {
 	configure_in build-clang CC=clang --enable-werror MPICC= || return 1
-	# all of them run as clang compiles them with the sanitizers; here what its optimization could break first
+	# the builds with sanitizers are by clang and see its warnings; here is what its optimization could break first
 	check build-clang test/unit/test_ring test/unit/test_tx test/unit/test_rx test/unit/test_hold test/fuzz/fuzz_record
 }
 
