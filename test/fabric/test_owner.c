@@ -807,7 +807,7 @@ static void close_without_owner(struct near *near)
 
 static void test_close_srx_first(void **state)
 {
-	struct fid_ep *alias;
+	struct fid_ep *alias = NULL;
 
 	(void)state;
 	if (both->near.srx) {
