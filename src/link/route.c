@@ -15,8 +15,10 @@ enum {
 	/* "Delegated operations": bytes; above, a copy from here is faster, wherever the peer runs. */
 	DELEGATED_PUT_MAX = 32768,
 	DELEGATED_GET_MAX = 16384,
-	/* "Delegated operations": nanoseconds of a delegated put besides its bytes. How the value was found is not recorded. */
-	DELEGATED_NS = 600,
+	/* "Delegated operations": nanoseconds that a delegated operation takes, besides its bytes, more than a copy by CMA. */
+	DELEGATED_NS = 300,
+	/* "Cost of reading": picoseconds for each byte that goes to memory and from there. */
+	FAR_PS = 2 * 90,
 	/* "Delegated operations": nanoseconds of a copy that is sooner than bytes in buffers. */
 	QUICK_CMA_NS = 1000,
 	/* "Assisted operations": bytes of a put, or of one of a stream, that are worth the record; of a single get. */
@@ -39,13 +41,25 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
 }
 
 /*
+ * Tells whether the peer is known to do it sooner than this process by CMA. The cost of buffers is known after some large
+ * ones have been filled for this peer. Until then it does puts, which fills some, and gets that are sooner at the cost of
+ * memory.
+ */
+static bool is_sooner_delegated(bool put, size_t size, const struct sc_route_costs *costs)
+{
+	uint64_t buffers_ns = costs->buffers_ns ? costs->buffers_ns : size * FAR_PS / 1000;
+
+	if (!costs->cma_ns || (put && !costs->buffers_ns))
+		return put;
+	return costs->cma_ns >= buffers_ns + DELEGATED_NS;
+}
+
+/*
  * An injected put is delegated if a thread, or the peer, does it without another call; but one of more than
  * SC_ROUTE_BUFFERED bytes is not, where a copy by CMA is known to take less than QUICK_CMA_NS.
  *
- * Above SC_ROUTE_SMALL bytes, no get and no operation of a stream is delegated, and a put only if that is faster for
- * this peer. But behind delegated operations that have not ended each is: the peer will take those soon, and this
- * process would have to withdraw them. The cost of buffers is known after some large ones have been filled for this
- * peer; until then puts are delegated, which fills some.
+ * Above SC_ROUTE_SMALL bytes, no operation of a stream is delegated, and others if that is sooner. But behind delegated
+ * operations that have not ended each is: the peer will take those soon, and this process would have to withdraw them.
  */
 static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_route_costs *costs)
 {
@@ -60,8 +74,7 @@ static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_
 		return false;
 	if (facts & SC_FACT_DELEGATED)
 		return true;
-	return put && has(facts, 0, SC_FACT_STREAM | SC_FACT_LIKELY) &&
-	       (!costs->cma_ns || !costs->buffers_ns || costs->cma_ns >= costs->buffers_ns + DELEGATED_NS);
+	return has(facts, 0, SC_FACT_STREAM | SC_FACT_LIKELY) && is_sooner_delegated(put, size, costs);
 }
 
 /* Tells whether half of the copy is worth the record and the wait for the peer. */
