@@ -39,9 +39,12 @@ const struct setting settings_of_all[] = {
 	{ "SHMEM_OFI_DISABLE_SINGLE_EP", "1" },
 	{ NULL, NULL },
 };
-/* One-sided operations: Open MPI 5 has no osc pt2pt, and MPI_Compare_and_swap crashes in the btl ofi of Open MPI 4. */
-const struct setting settings_of_openmpi_4[] = { { "OMPI_MCA_osc", "pt2pt" }, { NULL, NULL } };
-const struct setting settings_of_openmpi_5[] = { { "OMPI_MCA_osc", "rdma" },
+/*
+ * One-sided operations: osc sm for memory that MPI allocates, which no call of libfabric is as fast as. For other memory:
+ * Open MPI 5 has no osc pt2pt, and MPI_Compare_and_swap crashes in the btl ofi of Open MPI 4.
+ */
+const struct setting settings_of_openmpi_4[] = { { "OMPI_MCA_osc", "sm,pt2pt" }, { NULL, NULL } };
+const struct setting settings_of_openmpi_5[] = { { "OMPI_MCA_osc", "sm,rdma" },
 						 { "OMPI_MCA_btl", "self,ofi" },
 						 { "OMPI_MCA_osc_rdma_btls", "ofi" },
 						 { NULL, NULL } };

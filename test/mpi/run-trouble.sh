@@ -118,6 +118,7 @@ window()
 {
 	breaks "$recipe --mca osc pt2pt" "$interpreter" "$work/window.py"
 	works "$recipe --mca osc pt2pt" "$interpreter" "$work/window.py" funneled
+	works "$recipe --mca osc sm,pt2pt" "$interpreter" "$work/window.py"
 }
 
 cat >"$work/issend.py" <<'END'

@@ -344,7 +344,7 @@ static void test_run_environment(void **state)
 				     "rm -r $d",
 				     text),
 			 0);
-	says(text, "OMPI_MCA_osc=rdma\n");
+	says(text, "OMPI_MCA_osc=sm,rdma\n");
 	assert_int_equal(run_command("d=$(mktemp -d) && printf '#!/bin/sh\\n[ \"$1\" = --version ] && "
 				     "echo \"mpirun (Open "
 				     "MPI) 4.1.4\" || env\\n' >$d/mpirun && chmod +x $d/mpirun && shmcma "
@@ -352,7 +352,7 @@ static void test_run_environment(void **state)
 				     "rm -r $d",
 				     text),
 			 0);
-	says(text, "OMPI_MCA_osc=pt2pt\n");
+	says(text, "OMPI_MCA_osc=sm,pt2pt\n");
 }
 
 /* Reports as the provider writes them: of two processes, one with two endpoints. And nothing is left of them. */
