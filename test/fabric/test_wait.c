@@ -1081,7 +1081,7 @@ static void counter_bound_later(void)
 	gives(drain(target.pair.a.cq), 0); /* now all endpoints of the domain are idle */
 	gives(drain(target.pair.b.cq), 0);
 	gives(pthread_create(&waiter.thread, NULL, wait_in_thread, &waiter), 0);
-	await_asleep(&waiter);
+	waiter_await(&waiter);
 	gives(fi_mr_bind(target.mr, &waiter.cntr->fid, FI_REMOTE_WRITE), 0);
 	target_add(&pair, &target, 5);
 	gives(waiter_end(&waiter), 0);
