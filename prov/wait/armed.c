@@ -44,6 +44,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <time.h>
 #include "base/yield.h"
 #include "wait/polled.h"
 #include "wait/watcher.h"
@@ -266,16 +267,35 @@ static void owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
 	*owed = wait;
 }
 
-static void give(struct shmcma_wait *owed)
+/*
+ * Returns the objects whose mutex another thread holds, unless a further thread owes them, too. That holder may be about to
+ * close another of the objects, so each gets its turn.
+ */
+static struct shmcma_wait *give_each(struct shmcma_wait *owed)
 {
+	static const atomic_bool at_once = true;
+	struct shmcma_wait *left = NULL;
+
 	while (owed) {
 		struct shmcma_wait *wait = owed;
 
 		owed = wait->next_owed;
 		atomic_store(&wait->owed, false); /* another thread may owe it from now on */
-		(void)shmcma_wait_signal_until(wait, &wait->closes);
+		if (!shmcma_wait_signal_until(wait, &at_once) && !atomic_load(&wait->closes) &&
+		    !atomic_exchange(&wait->owed, true)) {
+			wait->next_owed = left;
+			left = wait;
+			continue;
+		}
 		atomic_fetch_sub(&wait->giving, 1);
 	}
+	return left;
+}
+
+static void give(struct shmcma_wait *owed)
+{
+	while ((owed = give_each(owed)))
+		nanosleep(&(struct timespec){ .tv_nsec = SHMCMA_MUTEX_NAP }, NULL);
 }
 
 /* Tells whether another thread has begun an operation that needs polls. */
@@ -317,10 +337,28 @@ void shmcma_wait_again_locked(const struct shmcma_locked *ep)
 		wait->again = true;
 }
 
+/* Tells whether threads sleep on it with a system wait object, of its own or of its set. */
+static bool is_slept_on_outside(const struct shmcma_wait *wait)
+{
+	const struct shmcma_wait *of_set = wait->set ? &wait->set->wait : wait;
+
+	return shmcma_wait_has_pipe(of_set) || has_condition(wait);
+}
+
+static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
+{
+	return wait->ops->polled(wait) == &wait->domain->enabled && !wait->domain->locks.coarse;
+}
+
+/* The look may start the watcher of any endpoint that the object depends on, so all must have one lock. */
 void shmcma_wait_resume_locked(struct shmcma_wait *wait)
 {
+	if (sleeps_on_all_locked(wait))
+		shmcma_lock_merge_all_locked(wait->domain);
 	arm_locked(wait);
 	wait->again = true;
+	if (is_slept_on_outside(wait))
+		atomic_store(&wait->given, true); /* it has not been signalled, so it stays armed */
 }
 
 /*
@@ -335,11 +373,6 @@ void shmcma_wait_stir_locked(const struct shmcma_locked *ep)
 }
 
 /* ---- sleep ----------------------------------------------------------------------------------- */
-
-static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
-{
-	return wait->ops->polled(wait) == &wait->domain->enabled && !wait->domain->locks.coarse;
-}
 
 /* Takes the object's lock, which all endpoints that a sleep depends on have, too. */
 static void enter(struct shmcma_wait *wait)
@@ -543,14 +576,6 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 }
 
 /* ---- fi_trywait ------------------------------------------------------------------------------ */
-
-/* Tells whether threads sleep on it with a system wait object, of its own or of its set. */
-static bool is_slept_on_outside(const struct shmcma_wait *wait)
-{
-	const struct shmcma_wait *of_set = wait->set ? &wait->set->wait : wait;
-
-	return shmcma_wait_has_pipe(of_set) || has_condition(wait);
-}
 
 /* Empties the pipe first: a signal between the two steps stays in it. */
 static void give_word(struct shmcma_wait *wait)

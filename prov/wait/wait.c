@@ -14,7 +14,6 @@
 #include <time.h>
 
 #define MS 1000000
-#define MUTEX_NAP 20000 /* ns */
 
 int64_t shmcma_wait_end(int timeout)
 {
@@ -73,7 +72,7 @@ static int lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const ato
 			return ret;
 		if (atomic_load(stop) || atomic_load(closes))
 			return EBUSY;
-		nanosleep(&(struct timespec){ .tv_nsec = MUTEX_NAP }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = SHMCMA_MUTEX_NAP }, NULL);
 	}
 }
 

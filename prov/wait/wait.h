@@ -49,6 +49,9 @@ void shmcma_wait_signal(struct shmcma_wait *wait);
  */
 bool shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop);
 
+/* Time between two tries to take the mutex of an application, nanoseconds. */
+#define SHMCMA_MUTEX_NAP 20000
+
 /* The same, and each call that waits for the object or its set returns. */
 void shmcma_wait_signal_all(struct shmcma_wait *wait);
 
@@ -90,8 +93,8 @@ extern const struct shmcma_unlock_hook shmcma_wait_unlock_hook;
  */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep);
 /*
- * The watcher that was to signal the object has ended: when the lock is released, another watcher gets the signal, or the
- * thread gives it.
+ * The watcher that was to signal the object has ended, or the object has lost its last endpoint: when the lock is released,
+ * another watcher gets the signal, or the thread gives it. With the domain's locks.
  */
 void shmcma_wait_resume_locked(struct shmcma_wait *wait);
 /* Before the memory of that endpoint goes: threads that sleep in calls look again, and so does one that is about to. */

@@ -59,7 +59,9 @@ static bool is_sooner_delegated(bool put, size_t size, const struct sc_route_cos
  * SC_ROUTE_BUFFERED bytes is not, where a copy by CMA is known to take less than QUICK_CMA_NS.
  *
  * Above SC_ROUTE_SMALL bytes, no operation of a stream is delegated, and others if that is sooner. But behind delegated
- * operations that have not ended each is: the peer will take those soon, and this process would have to withdraw them.
+ * operations that have not ended each is: the peer will take those soon, and this process would have to withdraw them. Of
+ * a stream these are only puts: gets of a stream could take all buffers that the peer may lend, and messages behind
+ * them would wait until this process polls.
  */
 static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_route_costs *costs)
 {
@@ -72,7 +74,7 @@ static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_
 		return true;
 	if (size > (put ? DELEGATED_PUT_MAX : DELEGATED_GET_MAX))
 		return false;
-	if (facts & SC_FACT_DELEGATED)
+	if (facts & SC_FACT_DELEGATED && (put || !(facts & SC_FACT_STREAM)))
 		return true;
 	return has(facts, 0, SC_FACT_STREAM | SC_FACT_LIKELY) && is_sooner_delegated(put, size, costs);
 }

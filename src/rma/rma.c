@@ -78,9 +78,10 @@ static uint32_t facts_of_large(struct sc_peer *peer, const struct sc_rma *rma, s
 {
 	struct sc_fill *fill = &peer->bounce.fill;
 	uint32_t together = facts & SC_FACT_STREAM ? sc_route_together(size) : 1;
+	bool trial = rma->flags & SC_RMA_WRITE && sc_fill_has_trial(fill); /* a get fills nothing */
 
 	costs->cma_ns = sc_calibration_cma_ns(size, rma->iov_count, together);
-	costs->buffers_ns = fill->read_cost && !sc_fill_has_trial(fill)
+	costs->buffers_ns = fill->read_cost && !trial
 				    ? size * ((uint64_t)fill->write_cost + fill->read_cost) / 1000
 				    : 0;
 	if (size >= peer->ep->config.share_min)
