@@ -620,6 +620,48 @@ static void closed_with_the_mutex(void)
 	pair_close(&pair);
 }
 
+static void *close_in_thread(void *fid)
+{
+	gives(fi_close(fid), 0);
+	return NULL;
+}
+
+/*
+ * A thread closes an endpoint, and with it the signals of two queues are left to it. Another thread holds the mutex of one and
+ * closes the other.
+ */
+static void closed_beside_a_holder(void)
+{
+	struct fi_cq_attr attr = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct fi_mutex_cond condition;
+	struct fid_cq *cqs[2];
+	struct fid_ep *ep;
+	pthread_t thread;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	for (int held = 0; held < 2; held++) {
+		ep = pair_open_ep(&pair);
+		for (int i = 0; i < 2; i++) {
+			gives(fi_cq_open(pair.domain, &attr, &cqs[i], NULL), 0);
+			gives(fi_ep_bind(ep, &cqs[i]->fid, i ? FI_RECV : FI_TRANSMIT), 0);
+		}
+		gives(fi_ep_bind(ep, &pair.b.av->fid, 0), 0);
+		gives(fi_enable(ep), 0);
+		condition = held_condition(&cqs[held]->fid);
+		for (int i = 0; i < 2; i++)
+			gives(try_one(&pair, &cqs[i]->fid), 0);
+		gives(pthread_create(&thread, NULL, close_in_thread, &ep->fid), 0);
+		usleep(20000); /* it waits for the mutex, as far as can be told; else the test is easier */
+		while (fi_close(&cqs[!held]->fid) == -FI_EBUSY)
+			sched_yield();
+		gives(pthread_mutex_unlock(condition.mutex), 0);
+		gives(pthread_join(thread, NULL), 0);
+		gives(fi_close(&cqs[held]->fid), 0);
+	}
+	pair_close(&pair);
+}
+
 /* A thread that holds the mutex of a condition signals it: by a call for that, and by what it adds to the object. */
 static void signalled_with_the_mutex(void)
 {
@@ -2185,6 +2227,7 @@ int main(void)
 		ALONE(sread_polls_again),
 		ALONE(sread_closed),
 		ALONE(closed_with_the_mutex),
+		ALONE(closed_beside_a_holder),
 		ALONE(signalled_with_the_mutex),
 		ALONE(sread_signal_all),
 		ALONE(sread_local),

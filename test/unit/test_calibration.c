@@ -401,8 +401,10 @@ static void test_adapts_offers(void **state)
 		expect_moved(put, into, 8);
 		expect_idle();
 	}
-	/* a direct put counts as a fill, and a trial offers it */
+	/* a direct put counts as a fill, and a trial offers it; a get does not */
 	fill->left = 2;
+	assert_false(is_offered(false, 32768, false));
+	assert_int_equal(fill->left, 2);
 	assert_false(is_offered(true, 32768, false));
 	assert_true(is_offered(true, 32768, false));
 	assert_true(fill->trying);
