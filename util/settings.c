@@ -40,8 +40,8 @@ const struct setting settings_of_all[] = {
 	{ NULL, NULL },
 };
 /*
- * One-sided operations: osc sm for memory that MPI allocates, which no call of libfabric is as fast as. For other memory:
- * Open MPI 5 has no osc pt2pt, and MPI_Compare_and_swap crashes in the btl ofi of Open MPI 4.
+ * One-sided operations: osc sm for memory that MPI allocates, since no call of libfabric is as fast as a store. For other
+ * memory: Open MPI 5 has no osc pt2pt, and MPI_Compare_and_swap crashes in the btl ofi of Open MPI 4.
  */
 const struct setting settings_of_openmpi_4[] = { { "OMPI_MCA_osc", "sm,pt2pt" }, { NULL, NULL } };
 const struct setting settings_of_openmpi_5[] = { { "OMPI_MCA_osc", "sm,rdma" },

@@ -41,8 +41,8 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
 }
 
 /*
- * Tells whether the peer is known to do it sooner than this process by CMA. The cost of buffers is known after some large
- * ones have been filled for this peer. Until then it does puts, which fills some, and gets that are sooner at the cost of
+ * Tells whether the peer does it sooner than this process by CMA. The cost of buffers is known after some large ones have
+ * been filled for this peer. Until then the peer does each put, which fills some, and a get if it is sooner at the cost of
  * memory.
  */
 static bool is_sooner_delegated(bool put, size_t size, const struct sc_route_costs *costs)
