@@ -55,7 +55,7 @@ void shmcma_coll_close(struct shmcma_ep *ep)
 	if (!coll)
 		return;
 	shmcma_list_remove(ep->domain->colls, coll, next);
-	shmcma_watcher_end_locked(coll->ep->domain, &coll->watcher);
+	shmcma_watcher_end_locked(coll->ep->domain, &coll->watcher, shmcma_wait_resume_locked);
 	sc_ep_destroy(coll->core);
 	while (coll->ops) {
 		struct shmcma_collop *op = coll->ops;

@@ -296,7 +296,7 @@ static void destroy_locked(struct shmcma_ep *ep)
 	if (ep->core) {
 		if (!shmcma_is_forked(&ep->fids->fid.fid))
 			shmcma_report(ep->core);
-		shmcma_watcher_end_locked(ep->domain, &ep->watcher);
+		shmcma_watcher_end_locked(ep->domain, &ep->watcher, shmcma_wait_resume_locked);
 		sc_ep_destroy(ep->core);
 		give_back_locked(ep);
 	}

@@ -14,7 +14,11 @@ int shmcma_watcher_add_locked(struct shmcma_watcher **watcher, struct sc_ep *cor
 void shmcma_watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait *wait);
 /* Makes the watcher signal at `limit` (ns) at the latest; if it sleeps for longer, it looks again. */
 void shmcma_watcher_limit(struct shmcma_watcher *watcher, int64_t limit);
-/* Ends the watcher before its endpoint is destroyed; with the domain's lock. */
-void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **watcher);
+/*
+ * Ends the watcher before its endpoint is destroyed; with the domain's locks. `resume`: called for each object that listens
+ * still; shmcma_wait_resume_locked().
+ */
+void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **watcher,
+			       void (*resume)(struct shmcma_wait *));
 
 #endif
