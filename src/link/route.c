@@ -9,6 +9,7 @@
 #include "link/route.h"
 
 #include <shmcma/core.h>
+#include "shm/fill.h"
 
 /* The thresholds; the sections are those of docs/MEASUREMENTS.md. */
 enum {
@@ -17,8 +18,6 @@ enum {
 	DELEGATED_GET_MAX = 16384,
 	/* "Delegated operations": nanoseconds that a delegated operation takes, besides its bytes, more than a copy by CMA. */
 	DELEGATED_NS = 300,
-	/* "Cost of reading": picoseconds for each byte that goes to memory and from there. */
-	FAR_PS = 2 * 90,
 	/* "Delegated operations": nanoseconds of a copy that is sooner than bytes in buffers. */
 	QUICK_CMA_NS = 1000,
 	/* "Assisted operations": bytes of a put, or of one of a stream, that are worth the record; of a single get. */
@@ -47,7 +46,8 @@ static bool has(uint32_t facts, uint32_t all, uint32_t none)
  */
 static bool is_sooner_delegated(bool put, size_t size, const struct sc_route_costs *costs)
 {
-	uint64_t buffers_ns = costs->buffers_ns ? costs->buffers_ns : size * FAR_PS / 1000;
+	uint64_t by_memory_ns = size * 2 * SC_FILL_FROM_MEMORY / 1000;
+	uint64_t buffers_ns = costs->buffers_ns ? costs->buffers_ns : by_memory_ns;
 
 	if (!costs->cma_ns || (put && !costs->buffers_ns))
 		return put;

@@ -24,11 +24,6 @@
 #define PAUSE_FIRST 64
 #define PAUSE_MIN 2048
 #define PAUSE_MAX 65536
-/*
- * The time that a reader takes for lines from memory, picoseconds for each byte (docs/MEASUREMENTS.md, "Cost of
- * reading"). Stores to memory take about as long: where plain stores take less, streaming was better on no machine.
- */
-#define FROM_MEMORY 90
 /* The smallest fill that counts as large, bytes. */
 #define LARGE 4096
 /*
@@ -139,7 +134,7 @@ static void copy_timed(struct sc_fill *fill, void *to, const void *from, size_t 
  */
 static uint32_t read_cost(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way way)
 {
-	return way == SC_FILL_STREAMED ? FROM_MEMORY : costs[SC_FILL_CACHED] / 2;
+	return way == SC_FILL_STREAMED ? SC_FILL_FROM_MEMORY : costs[SC_FILL_CACHED] / 2;
 }
 
 /*
@@ -222,7 +217,8 @@ static void trial_fill(struct sc_fill *fill, void *to, const void *from, size_t 
 		fill->costs.any[fill->way] = fill->costs.large[fill->way] = UINT32_MAX;
 	if (fill->left)
 		return;
-	if (STREAMS && fill->way == SC_FILL_CACHED && fill->costs.any[SC_FILL_CACHED] >= FROM_MEMORY)
+	if (STREAMS && fill->way == SC_FILL_CACHED &&
+	    fill->costs.any[SC_FILL_CACHED] >= SC_FILL_FROM_MEMORY)
 		try_way(fill, SC_FILL_STREAMED);
 	else
 		trial_end(fill);

@@ -29,6 +29,12 @@
 /* The smallest fill that takes part in trials, bytes. */
 #define SC_FILL_MIN 512
 
+/*
+ * The time that a reader takes for lines from memory, picoseconds for each byte (docs/MEASUREMENTS.md, "Cost of
+ * reading"). Stores to memory take about as long: where plain stores take less, streaming was better on no machine.
+ */
+#define SC_FILL_FROM_MEMORY 90
+
 /* The lowest cost of each way in the last trial, picoseconds for each byte; UINT32_MAX: the way was not tried. */
 struct sc_fill_costs {
 	uint32_t any[SC_FILL_WAYS];
