@@ -17,7 +17,6 @@
 #include "os/host.h"
 #include "os/shmfile.h"
 #include "shm/attach.h"
-#include "shm/found.h"
 #include "shm/guard.h"
 
 /* Peers that one look for a watched peer passes over: they are not attached, or gone. */
@@ -308,7 +307,6 @@ int sc_peers_watch(struct sc_ep *ep)
 	int ended = due ? sc_peer_reclaim(ep) : 0;
 	struct sc_peer *peer = next_watched(ep, &ep->watched, WATCH_PASSES);
 
-	sc_found_forget_late();
 	if (!peer)
 		return ended;
 	if (!sc_peer_is_dead(peer)) {

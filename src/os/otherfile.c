@@ -149,15 +149,6 @@ static int open_looked_at(const char *path, const char *name, struct stat *st)
 	return fd;
 }
 
-bool sc_otherfile_is_unchanged(int fd, const struct stat *as)
-{
-	struct stat st;
-
-	return !SC_TRY("otherfile.unchanged", fstat(fd, &st)) && st.st_dev == as->st_dev &&
-	       st.st_ino == as->st_ino && st.st_size == as->st_size && st.st_nlink == as->st_nlink &&
-	       is_plain(&st);
-}
-
 /* Logs why there is no descriptor, except for the errors that the caller logs. Returns `fd`. */
 static int opened(const char *path, int fd)
 {

@@ -26,12 +26,6 @@ int sc_otherfile_move(int fd);
 int sc_otherfile_open_peer(const char *name, struct stat *st);
 
 /*
- * Tells whether a descriptor of sc_otherfile_open() still is of that file, with the same size and number of names, of
- * this user, with mode 0600.
- */
-bool sc_otherfile_is_unchanged(int fd, const struct stat *as);
-
-/*
  * Keeps all other threads from sc_otherfile_close(), which would drop a lock that this process has just taken on
  * another process's file. In between, the caller closes by close(2).
  */

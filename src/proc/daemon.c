@@ -67,7 +67,6 @@
 #include "proc/owner.h"
 #include "proc/reap.h"
 #include "proc/rescue.h"
-#include "shm/found.h"
 
 #define TICK_MS 30000
 #define LOCK_MS 100
@@ -165,7 +164,6 @@ static void look(void)
 /* Removes files of dead processes. Then the endpoints look at the claims of dead processes. */
 static void scan(void)
 {
-	sc_found_forget(); /* a kept segment may be a dead process's */
 	(void)sc_reap_scan();
 	sc_bells_ring_all();
 	sc_process.scans -= sc_process.scans > 0;
@@ -201,7 +199,6 @@ static void keep(void)
 {
 	bool again = sc_shmfile_keep_all() == -EAGAIN || sc_process.pipe.ends[0] < 0;
 
-	sc_found_forget();
 	sc_process.tick = sc_process_now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
 

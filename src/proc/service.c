@@ -249,7 +249,7 @@ int sc_addr_resolve(const char *addr, char *out)
 		err = -EINVAL;
 	}
 	if (!err)
-		err = sc_seg_find_ahead(found);
+		err = sc_seg_find(found);
 	if (!err)
 		memcpy(out, found, SC_ADDR_SIZE);
 	return err;

@@ -23,18 +23,14 @@
 #include "base/log.h"
 #include "os/lifelock.h"
 #include "os/otherfile.h"
-#include "shm/found.h"
 #include "shm/guard.h"
 #include "shm/header.h"
 
-/* A forked child has one thread, and none of the segments that its parent has attached or found. */
+/* A forked child has one thread, and none of the segments that its parent has attached. */
 static void atfork_child(void)
 {
-	sc_segs.shared_mutex = sc_segs.access_mutex = sc_segs.found_mutex =
-		(pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	sc_segs.shared_mutex = sc_segs.access_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	memset(sc_segs.shared, 0, sizeof(sc_segs.shared));
-	sc_segs.own = 0;
-	sc_found_forget();
 }
 
 static void init_once(void)
@@ -189,13 +185,7 @@ static int open_other(const char *addr, const char *name, bool left, struct sc_s
  */
 static void keep_descriptor(struct sc_seg *seg)
 {
-	bool few = sc_seg_count_descriptor();
-
-	if (!few && atomic_load(&sc_segs.found_count)) { /* close segments found ahead first */
-		sc_found_forget();
-		few = sc_seg_has_few_descriptors();
-	}
-	if (!few && seg->cma_pid)
+	if (!sc_seg_count_descriptor() && seg->cma_pid)
 		sc_seg_drop_descriptor(seg);
 }
 
@@ -212,15 +202,6 @@ static int attach_other(const char *addr, const char *name, bool left, struct sc
 	}
 	keep_descriptor(seg);
 	return 0;
-}
-
-static int attach_found(struct sc_seg *seg)
-{
-	int err = sc_seg_map(seg);
-
-	if (err)
-		sc_seg_drop_descriptor(seg);
-	return err;
 }
 
 static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
@@ -299,16 +280,6 @@ static struct sc_seg *shared_get(const char *addr)
 	return NULL;
 }
 
-static bool is_shared(const char *addr)
-{
-	bool found;
-
-	pthread_mutex_lock(&sc_segs.shared_mutex);
-	found = shared_find_locked(addr);
-	pthread_mutex_unlock(&sc_segs.shared_mutex);
-	return found;
-}
-
 static struct sc_seg *new_attached(const char *addr)
 {
 	struct sc_seg *seg = calloc(1, sizeof(*seg));
@@ -327,7 +298,6 @@ static int attach(const char *addr, bool left, struct sc_seg **out)
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_shmfile *file;
 	struct sc_seg *seg;
-	bool ahead;
 	int err = parse_here(addr, name);
 
 	if (err)
@@ -337,17 +307,14 @@ static int attach(const char *addr, bool left, struct sc_seg **out)
 		*out = seg;
 		return 0;
 	}
-	seg = left ? NULL : sc_found_take(addr);
-	ahead = seg;
-	if (!seg)
-		seg = new_attached(addr);
+	seg = new_attached(addr);
 	if (!seg)
 		return -ENOMEM;
-	file = ahead ? NULL : sc_shmfile_borrow(name);
+	file = sc_shmfile_borrow(name);
 	if (file)
 		attach_local(sc_list_entry(file, struct sc_seg, file), seg);
 	else
-		err = ahead ? attach_found(seg) : attach_other(addr, name, left, seg);
+		err = attach_other(addr, name, left, seg);
 	if (err) {
 		free(seg);
 		return err;
@@ -468,68 +435,22 @@ bool sc_seg_finds_all(void)
 	return !atomic_load(&sc_segs.unshared);
 }
 
-/* Tells whether this process owns the segment. -errno. */
-static int find_own(const char *addr, char name[SC_ADDR_NAME_MAX], bool *own)
-{
-	struct sc_shmfile *file;
-	int err = parse_here(addr, name);
-
-	*own = false;
-	if (err)
-		return err;
-	file = sc_shmfile_borrow(name);
-	if (file)
-		sc_seg_put(sc_list_entry(file, struct sc_seg, file));
-	*own = file;
-	return 0;
-}
-
 int sc_seg_find(const char *addr)
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_seg seg = { 0 };
-	bool own;
-	int err = find_own(addr, name, &own);
+	struct sc_shmfile *file;
+	int err = parse_here(addr, name);
 
-	if (err || own)
+	if (err)
 		return err;
+	file = sc_shmfile_borrow(name);
+	if (file) {
+		sc_seg_put(sc_list_entry(file, struct sc_seg, file));
+		return 0;
+	}
 	err = open_other(addr, name, false, &seg);
 	if (!err)
 		sc_otherfile_close(seg.fd);
-	return err;
-}
-
-static void found_keep(struct sc_seg *seg)
-{
-	/* `own` first: sc_seg_create() calls sc_attach_init(), which writes can_fork, before it adds to `own` */
-	if (sc_seg_count_descriptor() && atomic_load(&sc_segs.own) && sc_segs.can_fork &&
-	    !is_shared(seg->header.address))
-		sc_found_add(seg);
-	else
-		sc_found_discard(seg);
-}
-
-int sc_seg_find_ahead(const char *addr)
-{
-	char name[SC_ADDR_NAME_MAX];
-	struct sc_seg *seg;
-	bool own;
-	int err = find_own(addr, name, &own);
-
-	if (err || own)
-		return err;
-	seg = sc_found_take(addr);
-	if (seg) {
-		sc_found_add(seg);
-		return 0;
-	}
-	seg = new_attached(addr);
-	if (!seg)
-		return -ENOMEM;
-	err = open_other(addr, name, false, seg);
-	if (err)
-		free(seg);
-	else
-		found_keep(seg);
 	return err;
 }

@@ -39,10 +39,4 @@ bool sc_seg_finds_all(void);
 /* Tells whether sc_seg_attach() would find a live segment: same outcomes, but maps nothing. */
 int sc_seg_find(const char *addr);
 
-/*
- * The same, for a segment that is likely to be attached soon. If this process owns a segment, it keeps what it finds,
- * at most SC_FOUND_MAX (found.h), and checks it again only when it attaches it.
- */
-int sc_seg_find_ahead(const char *addr);
-
 #endif

@@ -16,7 +16,6 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "shm/attach.h"
-#include "shm/found.h"
 
 #define BUFS_MIN 2
 
@@ -231,7 +230,6 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	err = fill_and_publish(seg, geometry);
 	if (err)
 		goto close_file;
-	atomic_fetch_add(&sc_segs.own, 1);
 	*out = seg;
 	return 0;
 
@@ -252,7 +250,5 @@ void sc_seg_destroy(struct sc_seg *seg)
 	}
 	if (!seg->keep_name)
 		sc_shmfile_unlink(&seg->file);
-	atomic_fetch_sub(&sc_segs.own, 1);
-	sc_found_forget();
 	sc_seg_put(seg);
 }

@@ -27,8 +27,7 @@
 
 struct sc_segs sc_segs = { .once = PTHREAD_ONCE_INIT,
 			   .shared_mutex = PTHREAD_MUTEX_INITIALIZER,
-			   .access_mutex = PTHREAD_MUTEX_INITIALIZER,
-			   .found_mutex = PTHREAD_MUTEX_INITIALIZER };
+			   .access_mutex = PTHREAD_MUTEX_INITIALIZER };
 
 int sc_seg_map(struct sc_seg *seg)
 {
@@ -75,18 +74,12 @@ void sc_seg_drop_descriptor(struct sc_seg *seg)
 	seg->fd = -1;
 }
 
-bool sc_seg_has_few_descriptors(void)
+bool sc_seg_count_descriptor(void)
 {
 	struct rlimit limit;
 	rlim_t most = SC_TRY("seg.limit", getrlimit(RLIMIT_NOFILE, &limit)) ? 0 : limit.rlim_cur / 4;
 
-	return atomic_load(&sc_segs.kept_fds) <= most;
-}
-
-bool sc_seg_count_descriptor(void)
-{
-	atomic_fetch_add(&sc_segs.kept_fds, 1);
-	return sc_seg_has_few_descriptors();
+	return atomic_fetch_add(&sc_segs.kept_fds, 1) < most;
 }
 
 int sc_seg_open_again(const struct sc_seg *seg)

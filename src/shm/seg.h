@@ -45,7 +45,6 @@ struct sc_seg {
 };
 
 #define SC_SEGS_SHARED 256
-#define SC_FOUND_MAX 256
 
 /* The state of this process in the modules of this room. No mutex is held over a system call, except access_mutex. */
 struct sc_segs {
@@ -59,13 +58,6 @@ struct sc_segs {
 	pthread_mutex_t
 		access_mutex; /* guard.c: for `slots`, `guarded` and `pool_open` of all attached segments */
 	atomic_uint kept_fds; /* descriptors of peers' segments that are open */
-	atomic_uint
-		own; /* segments that this process has created; without any, nothing closes found ones */
-
-	pthread_mutex_t found_mutex; /* found.c: for `found` */
-	struct sc_seg *_Atomic found[SC_FOUND_MAX];
-	atomic_uint found_count;
-	int64_t found_since; /* when the first of them was found, ms of CLOCK_MONOTONIC */
 };
 
 extern struct sc_segs sc_segs;
@@ -153,11 +145,12 @@ void sc_seg_unmap(struct sc_seg *seg);
 /* One user of an own segment ends its use. The last one unmaps the segment and then lets the life lock go. */
 void sc_seg_put(struct sc_seg *seg);
 
-/* Tells whether the descriptors of attached segments are few. If not, the application needs the others. */
-bool sc_seg_has_few_descriptors(void);
-
-/* Attached: count a descriptor, and tell whether they are few; close the descriptor, if there is one. */
+/*
+ * Counts a descriptor of an attached segment. Tells whether these are few; if not, the application needs the others.
+ */
 bool sc_seg_count_descriptor(void);
+
+/* Closes the descriptor of an attached segment, if it has one. */
 void sc_seg_drop_descriptor(struct sc_seg *seg);
 
 /*

@@ -27,7 +27,6 @@
 #include "proc/reap.h"
 #include "shm/attach.h"
 #include "shm/create.h"
-#include "shm/found.h"
 #include "shm/guard.h"
 #include "shm/memory.h"
 
@@ -1200,7 +1199,7 @@ static void test_shared_and_forked(void **state)
 }
 
 /* A child that has been forked without the library, so that no handler has run, finds nothing of its parent's either. */
-static void use_as_raw_child(struct sc_seg *parents, const char *found)
+static void use_as_raw_child(struct sc_seg *parents)
 {
 	struct sc_seg *seg, *again;
 
@@ -1209,9 +1208,6 @@ static void use_as_raw_child(struct sc_seg *parents, const char *found)
 	CHILD_CHECK(seg != parents && parents->users == 1);
 	CHILD_CHECK(!sc_seg_attach(parents->header.address, &again) && again == seg);
 	sc_seg_detach(again);
-	sc_seg_detach(seg);
-	CHILD_CHECK(!sc_seg_attach(found, &seg));
-	CHILD_CHECK(atomic_load(&sc_segs.found_count) == 1); /* the parent's stays where it is */
 	sc_seg_detach(seg);
 }
 
@@ -1226,11 +1222,10 @@ static void fork_raw(struct child *self, void *arg)
 	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
 	CHILD_CHECK(!sc_seg_attach(owners[0].line, &seg));
 	sc_store_release_64(&sc_seg_claims(seg)[0], TICKET | SC_ABI_CLAIMED);
-	CHILD_CHECK(!sc_seg_find_ahead(owners[1].line) && atomic_load(&sc_segs.found_count) == 1);
 	pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 	CHILD_CHECK(pid >= 0);
 	if (!pid) {
-		use_as_raw_child(seg, owners[1].line);
+		use_as_raw_child(seg);
 		_exit(0);
 	}
 	CHILD_CHECK(waitpid((pid_t)pid, &status, 0) == pid && !status);
@@ -1338,311 +1333,6 @@ static void test_closefrom(void **state)
 	start_owner(&owner);
 	assert_int_equal(child_run(close_all, &owner), 0);
 	assert_int_equal(child_end(&owner), 0);
-}
-
-/* ---- found ahead ----------------------------------------------------------------------------- */
-
-static int found_now(void)
-{
-	return (int)atomic_load(&sc_segs.found_count);
-}
-
-/* A descriptor of this process that is of the file behind that address, or -1. */
-static int descriptor_of(const char *addr)
-{
-	struct stat wanted, st;
-
-	CHILD_CHECK(!stat(path_of(addr), &wanted));
-	for (int fd = 0; fd < 1024; fd++)
-		if (!fstat(fd, &st) && st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino)
-			return fd;
-	return -1;
-}
-
-static bool has_descriptor_of(const char *addr)
-{
-	return descriptor_of(addr) >= 0;
-}
-
-static void find_and_attach(struct child *self, void *arg)
-{
-	struct child *owner = arg;
-	struct sc_seg *mine, *seg, *again;
-	int fd;
-
-	(void)self;
-	CHILD_CHECK(!sc_seg_find_ahead(owner->line));
-	CHILD_CHECK(!found_now() &&
-		    !has_descriptor_of(owner->line)); /* a process without endpoint keeps nothing */
-	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	CHILD_CHECK(!sc_seg_find_ahead(mine->header.address) && !found_now());
-	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && !sc_seg_find_ahead(owner->line));
-	CHILD_CHECK(found_now() == 1 && has_descriptor_of(owner->line));
-	CHILD_CHECK(!sc_seg_find(owner->line) && found_now() == 1);
-	CHILD_CHECK(!sc_seg_attach(owner->line, &seg));
-	CHILD_CHECK(!found_now() && seg->fd >= 0 && seg->users == 1 && !seg->local);
-	CHILD_CHECK(sc_seg_check_owner(seg) == 1 && sc_seg_buf(seg, 3)[0] == 0x5a);
-	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && !found_now()); /* it is attached */
-	CHILD_CHECK(!sc_seg_attach(owner->line, &again) && again == seg);
-	sc_seg_detach(again);
-	sc_seg_detach(seg);
-	CHILD_CHECK(!has_descriptor_of(owner->line));
-
-	/* the application has closed it, and uses its number */
-	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && found_now() == 1);
-	fd = descriptor_of(owner->line);
-	CHILD_CHECK(fd >= 0 && dup2(STDERR_FILENO, fd) == fd);
-	CHILD_CHECK(!sc_seg_attach(owner->line, &seg));
-	CHILD_CHECK(!found_now() && seg->fd != fd && fcntl(fd, F_GETFD) >= 0);
-	sc_seg_detach(seg);
-
-	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && found_now() == 1);
-	while (found_now())
-		sc_found_forget_late();
-	CHILD_CHECK(!has_descriptor_of(owner->line));
-	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && found_now() == 1);
-	sc_seg_destroy(mine);
-	CHILD_CHECK(!found_now() && !has_descriptor_of(owner->line));
-}
-
-static void test_found(void **state)
-{
-	struct child owner;
-
-	(void)state;
-	start_owner(&owner);
-	assert_int_equal(child_run(find_and_attach, &owner), 0);
-	assert_int_equal(child_end(&owner), 0);
-}
-
-/* Found ahead, it is not what it was any more when it is attached. */
-static void find_ahead(const char *addr)
-{
-	CHILD_CHECK(!sc_seg_find_ahead(addr) && found_now() == 1 && has_descriptor_of(addr));
-}
-
-/* The same, and then its owner dies. */
-static void find_and_kill(const struct child *owner)
-{
-	find_ahead(owner->line);
-	kill(owner->pid, SIGKILL);
-	watchdog_await(sc_seg_find(owner->line) == -ECONNREFUSED);
-}
-
-static void attach_lost(const char *addr, int expected)
-{
-	struct sc_seg *seg = NULL;
-
-	CHILD_CHECK(sc_seg_attach(addr, &seg) == expected && !seg && !found_now());
-}
-
-static void find_and_lose(struct child *self, void *arg)
-{
-	char path[SC_SHMFILE_PATH_MAX], other[SC_SHMFILE_PATH_MAX + 8];
-	struct child *owner = arg;
-	struct sc_seg *mine;
-
-	(void)self;
-	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	strcpy(path, path_of(owner->line));
-	snprintf(other, sizeof(other), "%s.other", path);
-	find_ahead(owner->line);
-	CHILD_CHECK(!link(path, other));
-	attach_lost(owner->line, -EACCES);
-	CHILD_CHECK(!unlink(other));
-	find_ahead(owner->line);
-	CHILD_CHECK(!chmod(path, 0644));
-	attach_lost(owner->line, -EACCES);
-	CHILD_CHECK(!chmod(path, 0600));
-	find_ahead(owner->line);
-	CHILD_CHECK(!truncate(path, (off_t)mine->header.length / 2));
-	attach_lost(owner->line, -EPROTO);
-	CHILD_CHECK(!truncate(path, (off_t)mine->header.length));
-	find_ahead(owner->line);
-	CHILD_CHECK(!unlink(path));
-	attach_lost(owner->line, -ECONNREFUSED);
-	sc_seg_destroy(mine);
-}
-
-static void find_and_survive(struct child *self, void *arg)
-{
-	struct child *owner = arg;
-	struct sc_seg *mine;
-
-	(void)self;
-	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	find_and_kill(owner);
-	CHILD_CHECK(found_now() == 1);
-	attach_lost(owner->line, -ECONNREFUSED);
-	CHILD_CHECK(sc_seg_find_ahead(owner->line) == -ECONNREFUSED && !found_now());
-	CHILD_CHECK(!has_descriptor_of(owner->line));
-	CHILD_CHECK(!unlink(path_of(owner->line)));
-	sc_seg_destroy(mine);
-}
-
-static void test_found_and_lost(void **state)
-{
-	struct child owner;
-
-	(void)state;
-	start_owner(&owner);
-	assert_int_equal(child_run(find_and_lose, &owner), 0);
-	child_end(&owner);
-	start_owner(&owner);
-	assert_int_equal(child_run(find_and_survive, &owner), 0);
-	child_reap(&owner);
-}
-
-/* The owner has died, and another process reaps its file, whose lock is held therefore. */
-static void find_and_reap(struct child *self, void *arg)
-{
-	struct child *owner = arg, reaper;
-	struct sc_seg *mine;
-
-	(void)self;
-	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	find_and_kill(owner);
-	CHILD_CHECK(child_start(&reaper, hold, path_of(owner->line)));
-	attach_lost(owner->line, -ECONNREFUSED);
-	CHILD_CHECK(!child_end(&reaper));
-	CHILD_CHECK(!unlink(path_of(owner->line)));
-	sc_seg_destroy(mine);
-}
-
-static void test_found_and_reaped(void **state)
-{
-	struct child owner;
-
-	(void)state;
-	start_owner(&owner);
-	assert_int_equal(child_run(find_and_reap, &owner), 0);
-	child_reap(&owner);
-}
-
-/* It cannot be mapped: its descriptor is closed. */
-static void find_and_not_map(struct child *self, void *arg)
-{
-	struct child *owner = arg;
-	struct sc_seg *mine;
-
-	(void)self;
-	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	find_ahead(owner->line);
-	if (!core_failing("seg.mmap", ENOMEM))
-		_exit(CHILD_SKIPS);
-	attach_lost(owner->line, -ENOMEM);
-	core_failing(NULL, 0);
-	CHILD_CHECK(!has_descriptor_of(owner->line));
-	sc_seg_destroy(mine);
-}
-
-static void test_found_and_not_mapped(void **state)
-{
-	struct child owner;
-	int status;
-
-	(void)state;
-	start_owner(&owner);
-	status = child_run(find_and_not_map, &owner);
-	assert_int_equal(child_end(&owner), 0);
-	CHILD_ASSERT(status);
-}
-
-/* A segment of that address by hand, with a descriptor of its own. */
-static struct sc_seg *found_by_hand(const char *addr)
-{
-	struct sc_seg *seg = calloc(1, sizeof(*seg));
-	struct stat st;
-
-	CHILD_CHECK(seg);
-	seg->fd = open(path_of(addr), O_RDWR | O_CLOEXEC);
-	CHILD_CHECK(seg->fd >= 0 && !fstat(seg->fd, &st));
-	seg->dev = st.st_dev;
-	seg->ino = st.st_ino;
-	seg->made_by = sc_host_self();
-	memcpy(seg->header.address, addr, SC_ADDR_SIZE);
-	CHILD_CHECK(sc_seg_count_descriptor());
-	return seg;
-}
-
-/* Few find places beside each other; one for which there is none is closed at once. */
-static void find_no_place(struct child *self, void *arg)
-{
-	struct child *owner = arg;
-	struct sc_seg *mine;
-	int fd, kept = 0;
-
-	(void)self;
-	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	do {
-		struct sc_seg *seg = found_by_hand(owner->line);
-
-		fd = seg->fd;
-		sc_found_add(seg);
-		CHILD_CHECK(kept < SC_FOUND_MAX);
-		kept++;
-	} while (found_now() == kept);
-	CHILD_CHECK(kept > 1 && found_now() == kept - 1);
-	CHILD_CHECK(fcntl(fd, F_GETFD) == -1 && has_descriptor_of(owner->line));
-	sc_found_forget();
-	CHILD_CHECK(!found_now() && !has_descriptor_of(owner->line));
-	sc_seg_destroy(mine);
-}
-
-static void test_found_no_place(void **state)
-{
-	struct child owner;
-
-	(void)state;
-	start_owner(&owner);
-	assert_int_equal(child_run(find_no_place, &owner), 0);
-	assert_int_equal(child_end(&owner), 0);
-}
-
-/* They are no more than may be kept, and give way to those that are attached; a forked child has none. */
-static void have_none(struct child *self, void *arg)
-{
-	struct owner_of_many *owner = arg;
-
-	(void)self;
-	CHILD_CHECK(!found_now());
-	for (int i = 0; i < MANY; i++)
-		CHILD_CHECK(!has_descriptor_of(owner->addresses[i]));
-}
-
-static void find_many(struct child *self, void *arg)
-{
-	struct rlimit limit = { 64, 64 };
-	struct owner_of_many *owner = arg;
-	struct sc_seg *mine, *segs[MANY];
-	int kept = 0;
-
-	(void)self;
-	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
-	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
-	for (int i = 0; i < MANY / 2; i++)
-		CHILD_CHECK(!sc_seg_find_ahead(owner->addresses[i]));
-	CHILD_CHECK(found_now() && found_now() <= 16);
-	CHILD_CHECK(!child_run(have_none, owner));
-	for (int i = MANY; i--;) {
-		CHILD_CHECK(!sc_seg_attach(owner->addresses[i], &segs[i]));
-		kept += segs[i]->fd >= 0;
-	}
-	CHILD_CHECK(kept == 16 && !found_now());
-	for (int i = 0; i < MANY; i++)
-		sc_seg_detach(segs[i]);
-	sc_seg_destroy(mine);
-}
-
-static void test_many_found(void **state)
-{
-	struct owner_of_many owner;
-
-	(void)state;
-	start_owner_of_many(&owner);
-	assert_int_equal(child_run(find_many, &owner), 0);
-	assert_int_equal(child_end(&owner.child), 0);
-	munmap(owner.addresses, MANY * SC_ADDR_SIZE);
 }
 
 static void no_descriptors(struct child *self, void *arg)
@@ -2378,12 +2068,6 @@ int main(void)
 		cmocka_unit_test(test_claimed),
 		cmocka_unit_test(test_nameless),
 		cmocka_unit_test(test_closefrom),
-		cmocka_unit_test(test_found),
-		cmocka_unit_test(test_found_and_lost),
-		cmocka_unit_test(test_found_and_reaped),
-		cmocka_unit_test(test_found_and_not_mapped),
-		cmocka_unit_test(test_found_no_place),
-		cmocka_unit_test(test_many_found),
 		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_pool),

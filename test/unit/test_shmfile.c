@@ -369,34 +369,6 @@ static void test_lock_of_a_calibration(void **state)
 	remove_file(CALIBRATION);
 }
 
-/* A file is as it was seen before only if nothing that a look can tell has changed. */
-static void test_unchanged(void **state)
-{
-	const struct sc_shmfile *own = *state;
-	struct stat as, other;
-
-	assert_return_code(fstat(own->fd, &as), errno);
-	assert_true(sc_otherfile_is_unchanged(own->fd, &as));
-	other = as;
-	other.st_dev++;
-	assert_false(sc_otherfile_is_unchanged(own->fd, &other));
-	other = as;
-	other.st_ino++;
-	assert_false(sc_otherfile_is_unchanged(own->fd, &other));
-	other = as;
-	other.st_size++;
-	assert_false(sc_otherfile_is_unchanged(own->fd, &other));
-	other = as;
-	other.st_nlink++;
-	assert_false(sc_otherfile_is_unchanged(own->fd, &other));
-	assert_return_code(fchmod(own->fd, 0640), errno);
-	assert_false(sc_otherfile_is_unchanged(own->fd, &as));
-	assert_return_code(fchmod(own->fd, 0600), errno);
-	if (core_failing("otherfile.unchanged", EBADF))
-		assert_false(sc_otherfile_is_unchanged(own->fd, &as));
-	core_failing(NULL, 0);
-}
-
 #ifdef SC_FAULT_INJECTION
 
 /* Between the look at what has the name ANOTHER and its opening it becomes what is now called COMING. */
@@ -778,7 +750,6 @@ int main(void)
 		TEST(test_peer),
 		TEST(test_lock_of_a_twin),
 		TEST(test_lock_of_a_calibration),
-		TEST(test_unchanged),
 		TEST(test_name_changes_hands),
 		TEST(test_mounted_meanwhile),
 		TEST(test_bare_fork),
