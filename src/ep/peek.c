@@ -8,6 +8,7 @@
  *
  * All memory is private: the death of a peer or of this process leaves nothing here.
  */
+#include "ep/rx.h"
 #include "msg/recv.h"
 #include "msg/waiting.h"
 
@@ -16,6 +17,12 @@
  * there before, and returns although a peer never stops writing.
  */
 #define PEEK_POLLS 64
+
+/* Tells whether a ring that the last poll has passed over has a record. */
+static bool has_more(struct sc_ep *ep)
+{
+	return ep->inbound_count > SC_BUSY_RINGS && sc_rx_has_record(ep);
+}
 
 /* Polls the endpoint until the message is there or nothing more comes. */
 static struct sc_rx_msg *look(struct sc_ep *ep, const struct sc_recv *recv)
@@ -27,7 +34,7 @@ static struct sc_rx_msg *look(struct sc_ep *ep, const struct sc_recv *recv)
 	do {
 		done = sc_ep_poll(ep);
 		msg = sc_waiting_find(ep->rxq, recv);
-	} while (!msg && done && polls--);
+	} while (!msg && (done || has_more(ep)) && polls--);
 	return msg;
 }
 

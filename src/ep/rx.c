@@ -608,3 +608,17 @@ int sc_rx_poll_quiet(struct sc_ep *ep)
 	}
 	return taken;
 }
+
+bool sc_rx_has_record(struct sc_ep *ep)
+{
+	for (uint32_t i = 0; i < ep->inbound_count; i++) {
+		const struct sc_peer *peer = ep->inbound[i];
+
+		if (!sc_ring_peek(&peer->rx) && peer->feed != SC_FEED_DRAINING)
+			continue;
+		if (i >= SC_BUSY_RINGS)
+			ep->inbound_cursor = i;
+		return true;
+	}
+	return false;
+}

@@ -27,6 +27,9 @@ int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken);
 /* Looks at the next few rings beyond SC_BUSY_RINGS. Returns the records taken. */
 int sc_rx_poll_quiet(struct sc_ep *ep);
 
+/* Tells whether a ring has a record, or was left by its writer. The next poll looks at that ring. */
+bool sc_rx_has_record(struct sc_ep *ep);
+
 /* Looks at the ring of one peer. Returns the records taken. */
 static inline __attribute__((always_inline)) int sc_rx_poll_one(struct sc_ep *ep, struct sc_peer *peer)
 {

@@ -55,24 +55,10 @@ static void lower(int64_t *limit, int64_t ms)
 		*limit = end;
 }
 
-/* A3. The next poll looks at the ring that has a record. */
-static bool has_record(struct sc_ep *ep)
-{
-	for (uint32_t i = 0; i < ep->inbound_count; i++) {
-		const struct sc_peer *peer = ep->inbound[i];
-
-		if (!sc_ring_peek(&peer->rx) && peer->feed != SC_FEED_DRAINING)
-			continue;
-		if (i >= SC_BUSY_RINGS)
-			ep->inbound_cursor = i;
-		return true;
-	}
-	return false;
-}
-
+/* A3 */
 static bool has_work(struct sc_ep *ep)
 {
-	return sc_bell_has_rung(&ep->bell) || sc_peers_changed(ep) || has_record(ep);
+	return sc_bell_has_rung(&ep->bell) || sc_peers_changed(ep) || sc_rx_has_record(ep);
 }
 
 /* Tells whether all peers that write to this endpoint have registered for the barrier. */

@@ -159,7 +159,7 @@ static bool overflow(struct sc_peer *peer)
 	uint16_t buf;
 	uint8_t *to;
 
-	if (!sc_ring_may_overflow(count) || !sc_record_may_lend(peer, 1, 0))
+	if (!sc_ring_may_overflow(count) || !sc_record_may_lend(peer, 1, sc_record_reserve(ep)))
 		return false;
 	buf = sc_pool_lend(&ep->pool, &peer->bounce.loans, NOT_LEFT);
 	to = sc_seg_buf(ep->seg, buf);

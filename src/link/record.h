@@ -25,6 +25,20 @@ static inline int sc_record_room(struct sc_peer *peer, uint32_t lines)
 void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, uint32_t size,
 		   const uint64_t words[7]);
 
+/* Bounce buffers of a piece: few enough for both sides to copy at the same time. */
+#define SC_RECORD_PIECE_BUFS 4
+
+/*
+ * Returns the buffers that messages and rings leave to pieces, which have no other way: so peers that do not poll keep
+ * none waiting that does.
+ */
+static inline uint32_t sc_record_reserve(const struct sc_ep *ep)
+{
+	uint32_t half = ep->pool.count / 2;
+
+	return half < SC_RECORD_PIECE_BUFS ? half : SC_RECORD_PIECE_BUFS;
+}
+
 /*
  * Tells whether this peer may be lent `buffers` bounce buffers, with `reserve` left free besides. True holds for the
  * next records, if they take no more together. False: not now, or the peer has just been given up. Other peers may have

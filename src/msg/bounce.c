@@ -32,7 +32,7 @@
 #define PART_MIN 4096
 
 /* Buffers that stay free, so that a large eager message to another peer does not wait for held buffers. */
-#define RETURN_LEFT (SC_ABI_RECORD_BUFS + SC_TXOP_PIECE_BUFS)
+#define RETURN_LEFT (SC_ABI_RECORD_BUFS + SC_RECORD_PIECE_BUFS)
 
 /*
  * Tells whether the buffers of the next message may come back with a message of the peer (hold.h), one in each record.

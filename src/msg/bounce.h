@@ -3,6 +3,7 @@
 #define SC_BOUNCE_H
 
 #include "link/hold.h"
+#include "link/record.h"
 #include "link/route.h"
 #include "link/state.h"
 #include "msg/txop.h"
@@ -16,15 +17,13 @@ static inline void sc_bounce_begin(struct sc_peer *peer)
 }
 
 /*
- * Returns the buffers that eager messages leave to pieces, which have no other way, and to the ring of the peer, which
- * overflows into them if the peer does not poll: the more buffers a peer has, the more are left. Of 88 it has 48 at
- * most, and 23 are left for records.
+ * Returns the buffers that eager messages leave to pieces, and to the ring of the peer, which overflows into them if
+ * the peer does not poll: the more buffers a peer has, the more are left. Of 88 it has 48 at most, and 23 are left for
+ * records.
  */
 static inline uint32_t sc_bounce_reserve(const struct sc_peer *peer)
 {
-	uint32_t half = peer->ep->pool.count / 2;
-
-	return (half < SC_TXOP_PIECE_BUFS ? half : SC_TXOP_PIECE_BUFS) + peer->bounce.loans.count / 2;
+	return sc_record_reserve(peer->ep) + peer->bounce.loans.count / 2;
 }
 
 /* Tells whether so many held buffers can hold `size` bytes, and are better than new ones. */

@@ -223,7 +223,7 @@ static bool push_piece(struct sc_tx_op *op)
 	struct sc_peer *peer = op->peer;
 	struct sc_ep *ep = peer->ep;
 	size_t left = op->push_size - op->pushed;
-	uint32_t buffers = SC_TXOP_PIECE_BUFS, size;
+	uint32_t buffers = SC_RECORD_PIECE_BUFS, size;
 
 	if (peer->link != SC_LINK_UP || sc_record_room(peer, 1))
 		return false;

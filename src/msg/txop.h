@@ -4,9 +4,6 @@
 
 #include "link/state.h"
 
-/* Bounce buffers of a piece: few enough for both sides to copy at the same time. */
-#define SC_TXOP_PIECE_BUFS 4
-
 /* Makes a pending send. NULL: no memory, or the limit is reached. */
 struct sc_tx_op *sc_txop_begin(struct sc_peer *peer, const struct sc_send *send, size_t size);
 

@@ -253,6 +253,33 @@ static void test_peek_sees_newcomers(void **state)
 	end_close(&ends[1]);
 }
 
+/* One peek sees a message that was sent before it, also of a peer whose ring is not looked at in each poll. */
+static void test_peek_sees_all_peers(void **state)
+{
+	enum { PEERS = 24 };
+	struct sc_ep_attr attr = end_attr();
+	struct end ends[PEERS + 1];
+
+	(void)state;
+	attr.config.slots = PEERS;
+	for (int i = 0; i <= PEERS; i++)
+		end_open(&ends[i], &attr);
+	for (int i = 1; i <= PEERS; i++)
+		assert_int_equal(sc_peer_connect(end_find(&ends[i], &ends[0])), 0);
+	ends_settle(ends, PEERS + 1);
+	for (int i = 1; i <= PEERS; i++) {
+		struct sc_recv recv = { .tag = (uint64_t)i, .flags = SC_TAGGED | SC_RECV_PEEK };
+
+		assert_int_equal(end_send(&ends[i], end_find(&ends[i], &ends[0]), from, 8, (uint64_t)i,
+					  SC_TAGGED | SC_SILENT),
+				 0);
+		assert_int_equal(sc_rx_recv(ends[0].ep, &recv), 0);
+		assert_int_equal(comp_take(&ends[0].rx).err, 0);
+	}
+	for (int i = 0; i <= PEERS; i++)
+		end_close(&ends[i]);
+}
+
 static void test_claim(void **state)
 {
 	static const size_t sizes[] = { 0, 100, 1000, 50000 };
@@ -1913,6 +1940,7 @@ int main(void)
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_peek),
 		cmocka_unit_test(test_peek_sees_newcomers),
+		cmocka_unit_test(test_peek_sees_all_peers),
 		cmocka_unit_test(test_claim),
 		cmocka_unit_test(test_discard),
 		cmocka_unit_test(test_claim_of_each_kind),
