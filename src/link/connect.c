@@ -6,6 +6,7 @@
 #include "link/connect.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/atomic.h"
 #include "base/fault.h"
@@ -109,7 +110,14 @@ const char *sc_peer_connect_advice(int error)
 	case -ECONNREFUSED:
 		return "nobody has that address: the process has closed it or ended";
 	case -EMFILE:
-		return "no descriptor left; raise the limit (ulimit -n)";
+	case -ENFILE:
+		return sc_shmfile_remedy(-error);
+	case -EAGAIN:
+		return "the next call tries again";
+	case -ENOMEM:
+		return "this process has no memory; raise its limit";
+	case -EINVAL:
+		return "the slot holds no address of an endpoint: a process has overwritten it";
 	case -EHOSTUNREACH:
 		return "it is on another machine or uses another /dev/shm";
 	case -EALREADY:
@@ -119,7 +127,7 @@ const char *sc_peer_connect_advice(int error)
 	case -ESHUTDOWN:
 		return "this process is ending: exit(3) has been called, and no new peer can attach its endpoint";
 	default:
-		return "its own log or the line before says more";
+		return "an earlier line says more";
 	}
 }
 
@@ -184,7 +192,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	return 0;
 
 failed:
-	sc_log_again(ret == -EUSERS && peer->full);
+	sc_log_again(ret == -EAGAIN || (ret == -EUSERS && peer->full)); /* no warning */
 	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), sc_peer_connect_advice(ret));
 	sc_log_again(false);
 	peer->full = ret == -EUSERS;
@@ -197,6 +205,7 @@ failed:
 
 bool sc_peer_can_answer(struct sc_peer *peer)
 {
+	char why[128];
 	int ret;
 
 	if (peer->feed == SC_FEED_DRAINING || peer->feed == SC_FEED_DONE)
@@ -204,7 +213,11 @@ bool sc_peer_can_answer(struct sc_peer *peer)
 	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
 	      : peer->link == SC_LINK_DOWN ? peer->error
 					   : 0;
-	if (ret && !peer->vanished)
-		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
+	if (ret && !peer->vanished) {
+		snprintf(why, sizeof(why),
+			 "it needs an answer, and this endpoint cannot connect to it (%s)",
+			 strerror(-ret));
+		sc_peer_quarantine(peer, ret, why);
+	}
 	return !ret;
 }

@@ -10,6 +10,7 @@
 #include "link/reply.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "link/connect.h"
@@ -28,6 +29,7 @@ static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t siz
 void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
 {
 	struct sc_reply *reply;
+	char why[128];
 
 	if (!sc_peer_can_answer(peer))
 		return; /* no process waits for it */
@@ -35,9 +37,11 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 		return;
 	reply = peer->reply.count < SC_REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;
 	if (!reply) {
-		sc_peer_quarantine(
-			peer, -ENOMEM,
-			"it does not read its answers, and there is no memory for more of them");
+		snprintf(
+			why, sizeof(why),
+			"it does not read its ring: %u answers to it wait, and this process keeps no more",
+			peer->reply.count);
+		sc_peer_quarantine(peer, -ENOMEM, why);
 		return;
 	}
 	reply->kind = kind;

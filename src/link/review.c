@@ -198,6 +198,25 @@ static bool holds_slot(const struct sc_peer *peer, uint64_t claim)
 	return (claim & ~SC_ABI_CLAIM_REFUSED) == (sc_peer_ticket(peer) | SC_ABI_PUBLISHED);
 }
 
+/* The peer has sent the reason: it says what the peer has found, here or in its own process. */
+static const char *advice_on(uint32_t how, int reason)
+{
+	switch (reason) {
+	case EUSERS:
+		return how == SC_ABI_BROKEN
+			       ? "this endpoint is full and cannot be answered; raise FI_SHMCMA_PEERS here"
+			       : sc_peer_connect_advice(-reason);
+	case EALREADY:
+	case EHOSTUNREACH:
+		return sc_peer_connect_advice(-reason);
+	case EPROTO:
+		return "it has found a breach of the protocol by this process; the log of the peer names "
+		       "it";
+	default:
+		return "the log of the peer says more";
+	}
+}
+
 /* Looks whether the peer has answered our connection, or has taken the answer back. */
 static int review_answer(struct sc_peer *peer)
 {
@@ -228,12 +247,8 @@ static int review_answer(struct sc_peer *peer)
 	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && sc_peer_is_transient(-reason)))
 		reason = EPROTO;
 	peer->full = reason == EUSERS;
-	sc_warn("%s: %s: %s: %s", peer->address,
-		how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
-		strerror(reason),
-		how == SC_ABI_BROKEN && peer->full
-			? "this endpoint is full and cannot be answered; raise FI_SHMCMA_PEERS here"
-			: sc_peer_connect_advice(-reason));
+	sc_warn("the peer %s has %s the connection: %s: %s", peer->address,
+		how == SC_ABI_REFUSED ? "refused" : "given up", strerror(reason), advice_on(how, reason));
 	sc_peer_lose(peer, how == SC_ABI_REFUSED || peer->full ? -reason : -ECONNRESET);
 	sc_peer_take_loans_back(peer);
 	return 1;
@@ -256,7 +271,9 @@ static int review_ended(struct sc_peer *peer)
 	}
 	if (sc_seg_check_owner(peer->seg) != 1)
 		return 0; /* unknown at present */
-	sc_peer_quarantine(peer, -EPROTO, "its state has been overwritten: it says that its process has ended, which runs");
+	sc_peer_quarantine(peer, -EPROTO,
+			   "its state word says that its process has ended, but the process runs: another "
+			   "process has overwritten the word");
 	return 1;
 }
 

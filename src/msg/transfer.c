@@ -172,8 +172,11 @@ static void transfer_faulted(struct sc_ep *ep, struct sc_rx_op *op)
 
 	if (ret == -EIO) {
 		receiver_faulted(ep, op);
-	} else if (ret) { /* nobody can tell */
-		sender_faulted(ep, op);
+	} else if (ret) {
+		sc_warn("message of %llu bytes from %s: the kernel does not copy it, and this system "
+			"cannot tell which buffer is not mapped: the sender's or the receive buffer",
+			(unsigned long long)op->size, op->peer->address);
+		transfer_finish(ep, op, -EFAULT);
 	} else {
 		sc_info("%s: a message of %llu bytes cannot be read by CMA and goes through shared memory",
 			op->peer->address, (unsigned long long)op->size);

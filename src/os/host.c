@@ -102,9 +102,11 @@ static int boot_id(uint64_t out[2])
 	if (!err)
 		err = parse_uuid(text, out);
 	if (err)
-		sc_warn("cannot tell which boot of the machine this is from " BOOT_ID
-			": %s; /proc must be mounted",
-			strerror(-err));
+		sc_warn("cannot tell which boot of the machine this is from " BOOT_ID ": %s%s",
+			strerror(-err),
+			err == -ENOENT	 ? "; /proc must be mounted"
+			: err == -EMFILE ? "; raise the limit of open files (ulimit -n)"
+					 : "");
 	return err;
 }
 

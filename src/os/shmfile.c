@@ -116,8 +116,14 @@ const char *sc_shmfile_remedy(int err)
 {
 	switch (err) {
 	case EMFILE:
-	case ENFILE:
 		return "raise the limit of open files (ulimit -n)";
+	case ENFILE:
+		return "raise the system's limit of open files (sysctl fs.file-max)";
+	case ENOSPC:
+		return SC_HOST_DIR " has no space or no inodes left (df -i " SC_HOST_DIR
+				   "); shmcma reap -v removes files of dead processes";
+	case ENOMEM:
+		return "the kernel has no memory for it";
 	case EOPNOTSUPP:
 	case EISDIR:
 		return SC_HOST_DIR " must be a tmpfs";

@@ -135,7 +135,11 @@ int sc_service_create(const char *service, const char *addr, struct sc_service *
 		goto close_file;
 	}
 	err = sc_service_publish(&new->file, name);
-	if (err == -EADDRINUSE)
+	if (err == -EADDRINUSE && sc_owner_left_service(name))
+		sc_warn("cannot take the service name %s: another process is removing or taking it; try "
+			"again (" SC_HOST_DIR "/%s)",
+			service, name);
+	else if (err == -EADDRINUSE)
 		sc_warn("the service %s is taken by a live process (" SC_HOST_DIR "/%s); choose another",
 			service, name);
 	if (err)

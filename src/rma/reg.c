@@ -193,6 +193,7 @@ struct watch {
 	struct sc_ep *ep;
 	uint32_t name;	   /* low bits of the hazard words; 0: any */
 	uint64_t deadline; /* nanoseconds; 0: no wait yet */
+	uint32_t slot;	   /* of the peer that the close has not waited for */
 };
 
 enum condition { GONE, RUNS, STOPPED };
@@ -212,6 +213,12 @@ static bool has_ended(const char *address)
 	return sc_host_has_ended((pid_t)parts.pid, 0);
 }
 
+static void get_address(const struct sc_ep *ep, uint32_t slot, char address[SC_ADDR_SIZE])
+{
+	memcpy(address, sc_seg_slot(ep->seg, slot)->intro.address, SC_ADDR_SIZE);
+	address[SC_ADDR_SIZE - 1] = '\0';
+}
+
 /*
  * Judges a peer that is not let in, or whose segment is detached, by the address in its slot. A missing file proves
  * nothing, see sc_seg_check_owner().
@@ -220,8 +227,7 @@ static enum condition condition_by_name(const struct sc_ep *ep, uint32_t slot)
 {
 	char address[SC_ADDR_SIZE];
 
-	memcpy(address, sc_seg_slot(ep->seg, slot)->intro.address, sizeof(address));
-	address[sizeof(address) - 1] = '\0';
+	get_address(ep, slot, address);
 	return sc_owner_left(address) || has_ended(address) ? GONE : RUNS;
 }
 
@@ -263,6 +269,7 @@ static int wait_slow(struct watch *watch, uint32_t slot, const uint64_t *word, u
 {
 	if (has_changed(word, seen, SPINS, false))
 		return 0;
+	watch->slot = slot;
 	if (!watch->deadline)
 		watch->deadline = (uint64_t)sc_clock_ns() + SC_REG_WAIT_MS * 1000000ull;
 	do {
@@ -445,16 +452,19 @@ int sc_regs_join(struct sc_ep *ep)
 void sc_regs_leave(struct sc_ep *ep)
 {
 	struct watch watch = { .ep = ep };
+	char peer[SC_ADDR_SIZE];
 
 	sc_list_remove(&ep->of_regtab);
 	if (!sc_seg_is_here(ep->seg))
 		return;
 	/* CLOSED before hazard words, as R3: an initiator that sets a word later finds the endpoint closed */
 	sc_fence_seq_cst();
-	if (wait_for_all(&watch))
-		sc_warn("%s: a peer that is stopped, or does not come to an end, may still be copying "
-			"this "
-			"process's "
-			"memory; let it go on or kill it before that memory is used for anything else",
-			ep->seg->header.address);
+	if (!wait_for_all(&watch))
+		return;
+	get_address(ep, watch.slot, peer);
+	/* the peer wrote the address: no control characters may get into the log */
+	sc_warn("%s: closes while the peer %s still reports a copy of this process's memory; let that "
+		"process go on (kill -CONT) or kill it before this process uses that memory for anything "
+		"else",
+		ep->seg->header.address, sc_addr_kind(peer) == SC_ADDR_INVALID ? "(no address)" : peer);
 }

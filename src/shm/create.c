@@ -124,8 +124,8 @@ static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 	}
 	if (err == -ENOSPC)
 		sc_warn(SC_HOST_DIR
-			" is full: %llu bytes needed for an endpoint; free space there or lower "
-			"FI_SHMCMA_BOUNCE_COUNT",
+			" is full: an endpoint needs %llu bytes; run shmcma reap -v, free space there, or "
+			"set a lower FI_SHMCMA_BOUNCE_COUNT for all processes of the job",
 			(unsigned long long)first_memory(seg));
 	else if (err && err != -EFBIG)
 		sc_warn("no memory for an endpoint's segment of %llu bytes in " SC_HOST_DIR ": %s",

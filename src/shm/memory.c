@@ -49,12 +49,13 @@ int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
 	if (!err)
 		err = sc_guard_open_slot(seg, slot);
 	if (err == -ENOSPC)
-		sc_warn(SC_HOST_DIR
-			" is full: %u bytes needed to connect to %s; free space there or lower "
-			"FI_SHMCMA_BOUNCE_COUNT",
+		sc_warn(SC_HOST_DIR " is full: a connection needs %u bytes in the segment of %s; run "
+				    "shmcma reap -v, free space there, or set a lower "
+				    "FI_SHMCMA_BOUNCE_COUNT for all processes of the job",
 			SC_ABI_SLOT_FIRST, seg->header.address);
 	else if (err)
-		sc_warn("no memory to connect to %s: %s", seg->header.address, strerror(-err));
+		sc_warn("no memory for a connection in the segment of %s: %s", seg->header.address,
+			strerror(-err));
 	return err;
 }
 

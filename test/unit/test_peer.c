@@ -755,8 +755,11 @@ static void test_answers(void **state)
 		assert_int_equal(end_send(&pair[0], peer, from, 1000, 0, SC_SEND_DELIVERY), 0);
 		peer->tx.consumer->reason = cases[i].reason;
 		peer->tx.consumer->answer = cases[i].answer;
+		child_log_line[0] = '\0';
 		for (int n = 0; n < 10; n++)
 			sc_ep_poll(pair[0].ep);
+		if (cases[i].reason == EPROTO)
+			assert_non_null(strstr(child_log_line, "breach of the protocol by this process"));
 		for (; sc_comp_ring_peek(&pair[0].tx); ended++)
 			assert_int_equal(comp_take(&pair[0].tx).err, -cases[i].expected);
 		assert_int_equal(ended, cases[i].expected ? 2 : 0);

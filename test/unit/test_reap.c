@@ -847,6 +847,7 @@ static void test_service_taken(void **state)
 	child_log_lines = 0;
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), -EADDRINUSE);
 	assert_int_equal(child_log_lines, 1);
+	assert_non_null(strstr(child_log_line, "taken by a live process"));
 	assert_null(held);
 	assert_resolves(holder.line);
 	kill(holder.pid, SIGSTOP); /* also a stopped one lives */
@@ -917,6 +918,7 @@ static void test_service_being_reaped(void **state)
 	child_kill(&holder);
 	assert_true(child_start(&slow_reaper, hold_lock, name));
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), -EADDRINUSE);
+	assert_non_null(strstr(child_log_line, "another process is removing"));
 	assert_int_equal(child_end(&slow_reaper), 0);
 	sc_seg_destroy(seg);
 	sc_reap_scan();

@@ -581,7 +581,8 @@ static void test_leave_stopped(void **state)
 	assert_int_equal(sc_reg_close(reg), -EBUSY);
 	child_log_line[0] = '\0';
 	end_close(&target);
-	assert_non_null(strstr(child_log_line, "may still be copying"));
+	assert_non_null(strstr(child_log_line, "still reports a copy"));
+	assert_non_null(strstr(child_log_line, child.line)); /* the peer */
 	assert_int_equal(sc_reg_close(reg), 0);
 	child_kill(&child);
 }

@@ -1206,6 +1206,7 @@ static void test_not_linked(void **state)
 		sc_ep_poll(pair[1].ep);
 		core_failing(NULL, 0);
 		assert_int_equal(pair[1].ep->counters.quarantines, 1);
+		assert_non_null(strstr(child_log_line, strerror(EIO))); /* the cause */
 		assert_int_equal(peer->link, SC_LINK_DOWN);
 		ends_settle(&pair[1], 1);
 		assert_true(is_untouched());
