@@ -60,7 +60,8 @@ struct shmcma_transfer {
 	enum { SHMCMA_IDLE, SHMCMA_BUSY, SHMCMA_DONE } state;
 	bool standing; /* belongs to a group, not to an operation */
 	struct shmcma_group *group;
-	size_t size; /* bytes to receive */
+	uint32_t peer; /* rank of the other member */
+	size_t size;   /* bytes to receive */
 	char *temp;  /* data to reduce; owned by the operation */
 };
 

@@ -249,13 +249,21 @@ static void stand(struct shmcma_transfer *transfer, uint32_t any)
 		transfer->state = SHMCMA_IDLE; /* no memory now: try again later */
 }
 
-static void break_group(struct shmcma_group *group, int error)
+/* `peer`: the rank of the member, SHMCMA_ALL: unknown. */
+static void break_group(struct shmcma_group *group, uint32_t peer, int error)
 {
+	char member[SC_ADDR_SIZE + 32] = "as another one says, a member";
+
 	if (group->error)
 		return;
 	group->error = error;
-	shmcma_warn(FI_LOG_EP_DATA, "a group of %u members is broken and can only be closed: %s\n",
-		    group->count, fi_strerror(-error));
+	if (peer != SHMCMA_ALL)
+		snprintf(member, sizeof(member), "member %s (rank %u)",
+			 sc_peer_address(group->peers[peer]), peer);
+	shmcma_warn(FI_LOG_EP_DATA,
+		    "group of %u members: %s is lost or does not fit: %s; close the group on all members "
+		    "and join a new one\n",
+		    group->count, member, fi_strerror(-error));
 	for (struct shmcma_collop *op = group->coll->ops; op; op = op->next)
 		if (op->group == group)
 			fail(op, error);
@@ -289,7 +297,7 @@ static void standing_over(struct shmcma_transfer *transfer, const struct sc_comp
 
 	transfer->state = SHMCMA_IDLE;
 	if (transfer == &group->alarm && comp->err != ECANCELED)
-		break_group(group, -ECONNRESET);
+		break_group(group, SHMCMA_ALL, -ECONNRESET);
 }
 
 static void transfer_over(struct shmcma_transfer *transfer, const struct sc_comp *comp)
@@ -299,10 +307,13 @@ static void transfer_over(struct shmcma_transfer *transfer, const struct sc_comp
 	if (!error && comp->flags & SC_COMP_RECV && comp->len != transfer->size)
 		error = -EMSGSIZE; /* the members do not agree on the size */
 	if (error == -EMSGSIZE)
-		shmcma_warn(FI_LOG_EP_DATA, "members of a group want different amounts of data\n");
+		shmcma_warn(FI_LOG_EP_DATA,
+			    "group: this member expects %zu bytes from rank %u and got %zu; all members "
+			    "must use the same count\n",
+			    transfer->size, transfer->peer, comp->len + (comp->err ? comp->olen : 0));
 	transfer->state = error ? SHMCMA_IDLE : SHMCMA_DONE;
 	if (error && error != -ECANCELED)
-		break_group(transfer->group, error);
+		break_group(transfer->group, transfer->peer, error);
 }
 
 static void take_completions(struct shmcma_coll *coll)
@@ -356,8 +367,8 @@ static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 	return true;
 }
 
-/* Begins messages of one direction, as many as may be under way. */
-static int begin(struct shmcma_collop *op, struct shmcma_way *way)
+/* Begins messages of one direction, as many as may be under way. False: the group is broken. */
+static bool begin(struct shmcma_collop *op, struct shmcma_way *way)
 {
 	bool sends = way == &op->sends;
 
@@ -369,16 +380,19 @@ static int begin(struct shmcma_collop *op, struct shmcma_way *way)
 		int ret = 0;
 
 		transfer->size = 0;
+		transfer->peer = peer;
 		if (peer == SHMCMA_ALL)
 			transfer->state = SHMCMA_DONE;
 		else
 			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
+		if (ret && ret != -EAGAIN)
+			break_group(op->group, peer, ret);
 		if (ret)
-			return ret;
+			return ret == -EAGAIN;
 		op->group->coll->begun = true;
 		way->begun++;
 	}
-	return 0;
+	return true;
 }
 
 /* Returns whether a message has ended: there may be more to begin. */
@@ -428,18 +442,10 @@ static bool is_busy(const struct shmcma_collop *op)
 static void advance(struct shmcma_collop *op)
 {
 	while (!op->error && op->at < op->phase_count) {
-		int ret = begin(op, &op->recvs);
 		bool received;
 
-		if (!ret || ret == -EAGAIN) {
-			int sent = begin(op, &op->sends);
-
-			ret = sent ? sent : ret;
-		}
-		if (ret && ret != -EAGAIN) {
-			break_group(op->group, ret);
+		if (!begin(op, &op->recvs) || !begin(op, &op->sends))
 			break;
-		}
 		received = count_over(op, &op->recvs);
 		if (count_over(op, &op->sends) || received)
 			continue;

@@ -133,8 +133,8 @@ static int bind_stx(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	if (!ep->shares_tx || ep->stx || stx->domain != ep->domain)
 		return -FI_EINVAL;
 	if (ep->tx_caps & KINDS & ep->caps & ~stx->caps) {
-		shmcma_warn(FI_LOG_EP_CTRL,
-			    "the shared transmit context has not all that the endpoint is to send\n");
+		shmcma_warn(FI_LOG_EP_CTRL, "fi_ep_bind: the shared context lacks a capability of the "
+					    "endpoint: ask for it in the attributes of the context\n");
 		return -FI_EINVAL;
 	}
 	ep->tx_order |= stx->order;
@@ -171,8 +171,8 @@ static int bind_srx(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	if (!(ep->shares_rx || srx->owner) || ep->srx || srx->domain != ep->domain)
 		return -FI_EINVAL;
 	if (ep->rx_caps & (FI_MSG | FI_TAGGED) & ep->caps & ~srx->caps) {
-		shmcma_warn(FI_LOG_EP_CTRL,
-			    "the shared receive context has not all that the endpoint is to receive\n");
+		shmcma_warn(FI_LOG_EP_CTRL, "fi_ep_bind: the shared context lacks a capability of the "
+					    "endpoint: ask for it in the attributes of the context\n");
 		return -FI_EINVAL;
 	}
 	ep->srx = srx;

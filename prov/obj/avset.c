@@ -175,7 +175,7 @@ static int check_attr(const struct fi_av_set_attr *attr)
 	if (attr->flags & ~SET_FLAGS)
 		return -FI_EBADFLAGS;
 	if (attr->comm_key_size) {
-		shmcma_warn(FI_LOG_AV, "a communication key: no fabric manager is asked here\n");
+		shmcma_warn(FI_LOG_AV, "fi_av_set: comm_key_size must be 0\n");
 		return -FI_EOPNOTSUPP;
 	}
 	if (attr->flags & FI_UNIVERSE || attr->start_addr == FI_ADDR_NOTAVAIL)

@@ -132,7 +132,10 @@ static int add(struct shmcma_eq *eq, struct event_list *list, struct event *even
 	} else if (!event || eq->count == eq->limit) {
 		eq->overrun = true;
 		ret = event ? -FI_EOVERRUN : -FI_ENOMEM;
-		shmcma_warn(FI_LOG_EQ, "event queue overrun: %zu events wait to be read\n", eq->count);
+		shmcma_warn(FI_LOG_EQ,
+			    "event queue overrun at %zu events (limit %zu, or no memory): read it more "
+			    "often or open it with a larger size\n",
+			    eq->count, eq->limit);
 	} else {
 		list_append(list, event);
 		eq->count++;

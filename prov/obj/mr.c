@@ -413,7 +413,7 @@ SHMCMA_CALL(int, mr_reg, struct fid *fid, const void *buf, size_t len, uint64_t 
 static int check_attr(const struct shmcma_domain *domain, const struct fi_mr_attr *attr)
 {
 	if (FI_VERSION_GE(domain->api_version, FI_VERSION(1, 5)) && attr->auth_key_size) {
-		shmcma_warn(FI_LOG_MR, "there are no authorization keys\n");
+		shmcma_warn(FI_LOG_MR, "fi_mr_regattr: auth_key_size must be 0\n");
 		return -FI_EOPNOTSUPP;
 	}
 	if (domain->caps & FI_HMEM && attr->iface != FI_HMEM_SYSTEM) {

@@ -191,8 +191,8 @@ void *shmcma_peer_object(const char *call, struct fid_domain *domain, enum fi_wa
 		return NULL;
 	if (wait_obj == FI_WAIT_NONE || wait_obj == FI_WAIT_UNSPEC || wait_obj == FI_WAIT_YIELD)
 		return object;
-	shmcma_warn(FI_LOG_CORE, "%s: FI_PEER: the other provider waits, this one has no wait object\n",
-		    call);
+	shmcma_warn(FI_LOG_CORE,
+		    "%s: FI_PEER: use wait_obj FI_WAIT_NONE, FI_WAIT_UNSPEC or FI_WAIT_YIELD\n", call);
 	return NULL;
 }
 

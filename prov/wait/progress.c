@@ -207,7 +207,8 @@ static int create(struct shmcma_domain *domain)
 	int ret = sc_thread_start(&domain->progress.thread, 0, run, domain);
 
 	if (ret) {
-		shmcma_warn(FI_LOG_DOMAIN, "no thread for automatic progress: %s\n", strerror(-ret));
+		shmcma_warn(FI_LOG_DOMAIN, "no thread for automatic progress: %s; see ulimit -u\n",
+			    strerror(-ret));
 		return ret;
 	}
 	(void)pthread_setname_np(domain->progress.thread, shmcma_provider.name);

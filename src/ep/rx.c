@@ -470,7 +470,9 @@ static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
  */
 static int lose_payload(struct sc_peer *peer)
 {
-	sc_warn("%s: has ended, and with it the memory of messages that it had sent; they are lost",
+	sc_warn("the peer %s has ended or closed its endpoint, and its file has no name any more: its "
+		"unread messages in bounce buffers are lost; remove no file shmcma-* of /dev/shm by hand, "
+		"use shmcma reap",
 		peer->address);
 	sc_peer_lose(peer, -ECONNRESET);
 	return -ECONNRESET;

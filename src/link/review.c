@@ -232,7 +232,8 @@ static int review_answer(struct sc_peer *peer)
 		return 1;
 	}
 	if (how == SC_ABI_PENDING && claim & SC_ABI_CLAIM_REFUSED) {
-		sc_warn("%s: refused the connection: it has no memory for it; see its own log",
+		sc_warn("the peer %s refuses the connection: the peer has no shared memory for the slot; "
+			"free space in /dev/shm; the log of the peer has the error",
 			peer->address);
 		sc_peer_take_loans_back(peer);
 		sc_peer_lose(peer, -ECONNREFUSED);

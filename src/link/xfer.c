@@ -275,8 +275,9 @@ static void moved(struct sc_xfer *xfer, size_t len, int error)
 	if (!error || error == -EFAULT || xfer->pull)
 		return;
 	sc_log(sc_peer_cma_level(error),
-	       "%s: process_vm_writev: %s; large messages to it are copied by itself alone from now on",
-	       peer->address, strerror(-error));
+	       "%s: process_vm_writev fails (%s): the peer alone copies large messages to it from now on; "
+	       "shmcma doctor %d looks for the cause",
+	       peer->address, strerror(-error), (int)peer->cma.pid);
 	peer->writes_fail = true;
 }
 

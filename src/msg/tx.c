@@ -221,7 +221,9 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	ret = sc_peer_reach(peer);
 	if (ret && ret != -EAGAIN && !connects) {
 		if (!peer->loss_logged)
-			sc_warn("%s: sends to it fail: %s", peer->address, strerror(-ret));
+			sc_warn("sends to the peer %s fail: %s; its process has closed the endpoint or "
+				"ended, or an earlier line names the cause",
+				peer->address, strerror(-ret));
 		peer->loss_logged = true;
 	}
 	return !ret && peer->ep->order ? take_turn(peer) : ret;

@@ -264,7 +264,8 @@ int sc_shmfile_publish(struct sc_shmfile *own, const char *name)
 	int err = sc_lifelock_lock(own->fd);
 
 	if (err) {
-		sc_warn("cannot take the life lock of %s: %s", name, strerror(-err));
+		sc_warn("cannot take the life lock of %s: %s; %s", name, strerror(-err),
+			sc_shmfile_remedy(-err));
 		return err;
 	}
 	(void)SC_FAULT("shmfile.locked");

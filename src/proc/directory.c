@@ -126,8 +126,8 @@ int sc_directory_create(const char *name, uint32_t capacity, struct sc_directory
 		ret = fill(directory, capacity);
 	if (ret) {
 		if (ret != -EFBIG)
-			sc_warn("cannot make the directory %s: %s; is " SC_HOST_DIR " full?", name,
-				strerror(-ret));
+			sc_warn("cannot make the shared address vector %s: %s; %s", name, strerror(-ret),
+				sc_shmfile_remedy(-ret));
 		goto no_memory;
 	}
 	ret = sc_service_publish(&directory->file, file);

@@ -88,7 +88,7 @@ static int each(name_filter *filter, void (*visit)(const char *name, void *arg),
 	int err = names(filter, visit, arg);
 
 	if (err)
-		sc_warn("cannot read " SC_HOST_DIR ": %s", strerror(-err));
+		sc_warn("cannot read " SC_HOST_DIR ": %s; %s", strerror(-err), sc_shmfile_remedy(-err));
 	return err;
 }
 
@@ -297,7 +297,8 @@ static int reap_held(const char *name, const struct dead *dead)
 	else if (ret == -EAGAIN)
 		ret = -EBUSY;
 	else
-		sc_warn("cannot lock " SC_HOST_DIR "/%s: %s", name, strerror(-ret));
+		sc_warn("cannot lock " SC_HOST_DIR "/%s: %s; %s", name, strerror(-ret),
+			sc_shmfile_remedy(-ret));
 	SC_CALL("reap.close", close(fd));
 	return ret;
 }

@@ -188,15 +188,15 @@ static int refuse(const char *service)
 	return -ECONNREFUSED;
 }
 
-static int read_other(const char *service, int fd, const struct stat *st, char *out)
+static int read_other(const char *service, const char *name, int fd, const struct stat *st, char *out)
 {
 	struct sc_abi_service content;
 	int alive = sc_lifelock_check(fd, NULL);
 	struct sc_addr parts;
 
 	if (alive < 0) {
-		sc_warn("cannot tell whether the holder of service %s lives: %s", service,
-			strerror(-alive));
+		sc_warn("cannot tell whether the holder of service %s lives: %s (" SC_HOST_DIR "/%s)",
+			service, strerror(-alive), name);
 		return alive;
 	}
 	if (!alive)
@@ -204,7 +204,9 @@ static int read_other(const char *service, int fd, const struct stat *st, char *
 	if (st->st_size != (off_t)sizeof(content) ||
 	    SC_TRY("service.pread", pread(fd, &content, sizeof(content), 0)) != (ssize_t)sizeof(content) ||
 	    content.magic != SC_ABI_SERVICE_MAGIC || sc_addr_parse(content.address, &parts)) {
-		sc_warn("the file of service %s is not one of this version of shmcma", service);
+		sc_warn("the file of service %s is not one of this version of shmcma (" SC_HOST_DIR
+			"/%s); use one build for all processes",
+			service, name);
 		return -EPROTO;
 	}
 	memcpy(out, content.address, SC_ADDR_SIZE);
@@ -227,11 +229,12 @@ int sc_service_find(const char *service, char *out)
 	    fd == -EBUSY) /* EBUSY: in this process, but held by another copy of the library */
 		return refuse(service);
 	if (fd == -EACCES)
-		sc_warn("the file of service %s is not a regular one of this user with mode 0600",
-			service);
+		sc_warn("the file of service %s is not a regular one of this user with mode 0600 "
+			"(" SC_HOST_DIR "/%s); remove that file",
+			service, name);
 	if (fd < 0)
 		return fd;
-	err = read_other(service, fd, &st, out);
+	err = read_other(service, name, fd, &st, out);
 	sc_otherfile_close(fd);
 	return err;
 }

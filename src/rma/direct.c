@@ -326,9 +326,10 @@ static int direct_failed(struct sc_peer *peer, int error)
 		/* fallthrough */
 	default: /* -EPERM, -ENOSYS, -ENOMEM... */
 		sc_log(sc_peer_cma_level(error),
-		       "%s: one copy is not possible any more (%s); one-sided operations are its own work "
-		       "from now on",
-		       peer->address, strerror(-error));
+		       "%s: process_vm_readv or process_vm_writev fails (%s): the target does all puts "
+		       "and gets from now on, and must make progress; shmcma doctor %d looks for the "
+		       "cause",
+		       peer->address, strerror(-error), (int)peer->cma.pid);
 		peer->can_read = SC_REACH_NO;
 		return -EOPNOTSUPP;
 	case -ECONNRESET:

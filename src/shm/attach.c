@@ -121,8 +121,12 @@ static int read_header(int fd, const char *addr, const struct stat *st, struct s
 	ssize_t got = SC_TRY("attach.pread", pread(fd, header, sizeof(*header), 0));
 	const char *fault;
 
-	if (got < 0)
-		return reject(addr, -errno, "its header cannot be read");
+	if (got < 0) {
+		int err = errno;
+
+		sc_warn("cannot attach to %s: cannot read its header: %s", addr, strerror(err));
+		return -err;
+	}
 	if ((size_t)got < sizeof(*header))
 		return reject(addr, -EPROTO, "its file is too short");
 	fault = sc_header_fault(header, (uint64_t)st->st_size, addr);

@@ -128,8 +128,8 @@ static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 			"set a lower FI_SHMCMA_BOUNCE_COUNT for all processes of the job",
 			(unsigned long long)first_memory(seg));
 	else if (err && err != -EFBIG)
-		sc_warn("no memory for an endpoint's segment of %llu bytes in " SC_HOST_DIR ": %s",
-			(unsigned long long)seg->header.length, strerror(-err));
+		sc_warn("cannot make a segment of %llu bytes in " SC_HOST_DIR ": %s; %s",
+			(unsigned long long)seg->header.length, strerror(-err), sc_shmfile_remedy(-err));
 	else if (seg->buf_count < bufs)
 		sc_info(SC_HOST_DIR
 			" is nearly full: %u bounce buffers instead of %u; free space there to have "
