@@ -833,8 +833,8 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 #define SC_ABI_REVISION 3
 
 /*
- * Changes with every incompatible change of the structures above: sizes folded together. Both sides
- * compare it for equality.
+ * A hash of the sizes and of some offsets. It does not see every change: then raise SC_ABI_REVISION. Both sides compare
+ * it for equality.
  */
 #define SC_ABI_LAYOUT                                                                                     \
 	((uint32_t)(sizeof(struct sc_abi_header) * 31 + sizeof(struct sc_abi_slot) * 17 +                 \

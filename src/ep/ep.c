@@ -60,7 +60,8 @@
  *               (calibration.c); sc_route() lowers it for a peer whose buffers are slow to fill
  *   share_min   docs/MEASUREMENTS.md, "Who copies a rendezvous"
  *
- * With these sizes of pool and slots, 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
+ * With these sizes of pool and slots, 75 busy endpoints connected all-to-all fit into 64 MiB of /dev/shm, and some 120
+ * that send little (test/bench/growth.md).
  */
 void sc_config_init(struct sc_config *config)
 {
