@@ -30,7 +30,7 @@ const struct sc_counter sc_counter_names[SC_COUNTERS] = {
 	{ COUNTER(rma_served), "requests done for initiators" },
 	{ COUNTER(rma_delegated), "small operations that the target might do" },
 	{ COUNTER(rma_delegated_taken), "small operations that the target did" },
-	{ COUNTER(rma_rescued), "small operations that the daemon's thread did" },
+	{ COUNTER(rma_rescued), "small operations that the daemon did" },
 	{ COUNTER(rma_batched), "operations copied together with others" },
 	{ COUNTER(rma_assisted), "large operations that the target copied along" },
 	{ COUNTER(connects), "connections to peers" },

@@ -14,8 +14,8 @@
  * (record.c).
  *
  * The buffers come back in the order in which they were lent. A message in fewer buffers is in the last of them, and
- * gives back those before it. The record of a part gives back its own buffer and those before it, and no others, though
- * the head may have passed them: they hold the parts behind it.
+ * gives back those before it. The record of a part gives back its own buffer and those before it. It returns no later
+ * buffer, even if the head has passed it, because later parts of the same message lie there.
  *
  * The message also tells how far the ring has been read: up to the record of the last held buffer. So this endpoint
  * gives back buffers that were lent before that record before it sends the message: no poll ends with such buffers

@@ -30,8 +30,8 @@
  *   P6 fence, sc_peers_close(): CLOSED before the claims   pairs with  P6' say_goodbye(): claim before CLOSED
  *
  * Parting: an endpoint that closes stores CLOSED in its presence and DEPARTED in its claims, then adds to the counts.
- * The peer reads the published records, then frees the slot. If the peer closes before it sees that, it never reads the
- * file: one of the two clears the mark UNREAD (P6) and counts that.
+ * The peer reads the published records, then frees the slot. If the peer closes before it sees DEPARTED, the peer never
+ * reads the file. Then the peer or the owner clears the mark UNREAD (P6) and subtracts 1 from `unread`.
  *
  * forget.c frees a peer that has gone, once everything with it has ended and nothing refers to it. Until then the peer
  * is in sc_ep.absent, as is a peer of which only the address is known: no review looks at that list.

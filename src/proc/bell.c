@@ -14,9 +14,8 @@
  *
  * The links are in shared memory, as the kernel wants them at a constant distance from the words. Nothing here reads
  * them. A process that scribbles on a link or a word can make the kernel miss words at the end of this process, or mark
- * others that hold this thread's tid. Peers then take the slower proof without need, or trust a pid that this process
- * no longer has: for a write that the scribbler, of the same user, could do itself, or a read of bytes that it could
- * have written.
+ * others that hold this thread's tid. A peer then takes the slower proof, or trusts a pid that belongs to another process.
+ * This gives the process that scribbles no new right: it belongs to the same user and can write that memory itself.
  *
  *   L1  a word is linked before it gets the tid, and is 0 before it is unlinked: the kernel finds each word in which
  *       peers see a tid, whenever the process ends

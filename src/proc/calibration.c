@@ -8,8 +8,8 @@
  * pages (docs/MEASUREMENTS.md, "Calibration").
  *
  * The time of a bounce buffer depends on the processors of the two processes (fill.h). But one thread can measure its
- * bounds: at least a plain copy in the own cache; hardly more than a copy streamed to memory and read from there, which
- * takes the same time wherever the reader runs, as a sender uses the best of its fill ways.
+ * bounds. Lower bound: a plain copy in the own cache. Upper bound: a streamed copy to memory and a read from memory. The
+ * second takes the same time wherever the reader runs. The sender uses the faster way, so it hardly exceeds this bound.
  *
  * Both costs give the least and the largest limit of eager messages (sc_calibration_limits()). Between the two, the
  * right limit depends on the processors of the two processes, and the library's default is right for some. So the

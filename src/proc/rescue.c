@@ -11,8 +11,8 @@
  *
  * The thread leaves gets, whose destination only the endpoint knows, and puts of which the target's application hears
  * (remote data, counters): the application can see such a put only when the target polls, and then the target takes it.
- * The endpoint delegates no injected put behind one of these, and none with remote data behind one that this thread
- * does.
+ * While an operation that the daemon leaves is open, the endpoint delegates no injected put without remote data. While a
+ * put that the daemon may do is open, it delegates no injected put with remote data.
  *
  *   keeper                    written by
  *   NONE -> ENDPOINT          the endpoint's thread, before it withdraws         (K1)

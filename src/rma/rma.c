@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rma.c: posts one-sided operations. sc_route() decides the way of each put and get, by the facts that this file collects:
+ * rma.c: posts one-sided operations. sc_route() decides the way of each put and get, by the facts that this file
+ * collects:
  *
  *   delegated     the peer does it if it polls soon, unless this process withdraws it (delegate.c, rescue.c); short puts
  *                 go this way without sc_route() if they can
@@ -19,8 +20,8 @@
  * has seen what was posted behind it.
  *
  * A caller whose peer does not read its ring is pushed back: at OPS_MAX pending operations, or without space for the
- * record of an operation that completes in the post, a post returns -EAGAIN before it does anything. So does the post of an injected
- * put that the peer must do, while it cannot write all records: the caller may never call again.
+ * record of an operation that completes in the post, a post returns -EAGAIN before it does anything. So does the post
+ * of an injected put that the peer must do, while it cannot write all records: the caller may never call again.
  *
  * All memory is private; the file of each way says what remains if either side dies.
  */

@@ -59,7 +59,7 @@ static const struct figure figures[] = {
 	FIGURE("requests done for initiators", rma_served),
 	FIGURE("small operations that the target might do", rma_delegated),
 	FIGURE("small operations that the target did", rma_delegated_taken),
-	FIGURE("small operations that the daemon's thread did", rma_rescued),
+	FIGURE("small operations that the daemon did", rma_rescued),
 	FIGURE("operations copied together with others", rma_batched),
 	FIGURE("large operations that the target copied along", rma_assisted),
 	FIGURE("connections to peers", connects),
