@@ -8,8 +8,8 @@
  *
  * Some processes have no pidfd to poll: those of another pid namespace; any when descriptors are short (pidfd.c), or
  * when poll(2) accepts fewer places because the limit of descriptors is lower now. The thread polls the life locks of
- * such processes ten times a second. It polls those of all processes where there is no place for the pipe
- * or poll(2) fails; it then sleeps without descriptors.
+ * such processes ten times a second. It polls those of all processes where there is no place for the pipe or poll(2)
+ * fails; it then sleeps without descriptors.
  *
  * No other process sees this memory. The lock of the process protects all of it, except the word `ended`, which bell.c
  * orders (D1).
