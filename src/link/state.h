@@ -157,11 +157,11 @@ struct sc_peer_rma {
 	struct sc_list queued;	/* sc_rma_op.of_peer: with records to write, oldest first */
 	struct sc_list waiting; /* sc_rma_op.of_peer: all records written, answers to come */
 	uint32_t requests;	/* records that the peer has not answered */
-	uint32_t gets;		/* the gets among them */
-	uint32_t fars;		/* and the puts that the peer copies from our memory */
+	uint32_t gets, fars; /* the gets among them, and the puts that the peer copies from our memory */
 	uint32_t pending;	/* operations in these lists, and of batch, delegate and assist */
-	struct sc_list listed;	/* SC_WORK_RMA_BUSY: `queued` has some */
-	uint64_t hazard_count;	/* in the high bits of hazard words */
+	uint32_t undone; /* puts and gets of `queued` and `waiting`: this process does no later one */
+	uint32_t hazard_count;	       /* in the high bits of hazard words */
+	struct sc_list listed;	       /* SC_WORK_RMA_BUSY: `queued` has some */
 	struct sc_reg_use unreachable; /* the last one that CMA did not reach all of; tag 0: none */
 	struct sc_burst burst;	       /* puts and gets */
 	struct sc_burst unanswered;    /* atomics without an answer */

@@ -42,7 +42,8 @@
  * peer by the count of answers that are read.
  *
  * Order: the peer takes operations in the order of its ring. All withdrawn operations are younger than all taken ones.
- * This side copies them in order after the taken ones have ended, and delegates new ones after that.
+ * This side copies them in order after the taken ones have ended, and delegates new ones after that. If one becomes a
+ * request, those behind it do as well, and this side delegates none before they have ended.
  *
  * If a peer has not taken an operation, this side sends the next ones directly, more of them each time, so a peer that
  * never polls costs almost nothing. A peer that has not accepted the connection yet has never polled.

@@ -93,7 +93,7 @@ static void hazards_raise(const struct direct *direct)
 {
 	struct sc_peer *peer = direct->peer;
 	struct sc_abi_hazards *hazards = &sc_seg_slot(peer->seg, peer->out_slot)->hazards;
-	uint64_t count = ++peer->rma.hazard_count << 32;
+	uint64_t count = (uint64_t)++peer->rma.hazard_count << 32;
 
 	for (size_t i = 0; i < direct->rma->remote_count; i++) {
 		sc_store_relaxed_64(&hazards->words[i], count | (direct->refs[i].index + 1));

@@ -5,12 +5,15 @@
 #include "link/peer.h"
 #include "shm/share.h"
 
-/* Tells whether this process may touch the peer's memory, as far as is known. */
+/*
+ * Tells whether this process may touch the peer's memory now, as far as is known: no put or get that the peer itself
+ * must do comes first.
+ */
 static inline bool sc_direct_may(struct sc_peer *peer)
 {
 	uint32_t capabilities = peer->seg->header.capabilities;
 
-	return capabilities & SC_ABI_CAP_RMA && !(capabilities & SC_ABI_CAP_STRICT) &&
+	return !peer->rma.undone && capabilities & SC_ABI_CAP_RMA && !(capabilities & SC_ABI_CAP_STRICT) &&
 	       (peer->seg->local || sc_peer_can_read(peer));
 }
 

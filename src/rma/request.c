@@ -7,7 +7,7 @@
  * Operations queue here while they have records to write. A peer executes its requests in their order, with two
  * exceptions. Gets may take longer: a put waits until the gets before it are answered; an atomic does so only if the
  * endpoint asks for that order. Puts that the peer cannot copy from our memory are written again, in their order, so
- * nothing else is written behind such a put before its answer.
+ * nothing else is written behind such a put before its answer. Until a put or a get ends here, later ones come here too.
  *
  * The peer counts a put, and tells its application the remote data, when it has executed the last record. So a put that
  * the peer copies from our memory is one record, and has one range.
@@ -43,11 +43,25 @@
 
 static int advance(struct sc_peer *peer);
 
+/* Tells whether later puts and gets wait for the operation: notes are of puts and gets that are done. */
+static bool holds_others(const struct sc_rma_op *op)
+{
+	return op->kind == SC_RMA_PUT || op->kind == SC_RMA_GET;
+}
+
+/* Ends a request or a note. */
+static void end(struct sc_rma_op *op)
+{
+	op->peer->rma.undone -= holds_others(op);
+	sc_rmaop_end(op, op->error);
+}
+
 void sc_request_queue(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 
 	peer->rma.pending++;
+	peer->rma.undone += holds_others(op);
 	sc_list_append(&peer->rma.queued, &op->of_peer);
 	if (peer->rma.queued.next == &op->of_peer)
 		(void)advance(peer);
@@ -352,7 +366,7 @@ static int advance(struct sc_peer *peer)
 		if (op->answers)
 			sc_list_append(&peer->rma.waiting, &op->of_peer);
 		else
-			sc_rmaop_end(op, op->error);
+			end(op);
 	}
 	return written;
 }
@@ -415,7 +429,7 @@ static void answered(struct sc_rma_op *op)
 	if (op->far && op->again && !op->error)
 		put_near(op);
 	else if (op->begun == op->size || op->error)
-		sc_rmaop_end(op, op->error);
+		end(op);
 }
 
 /* Handles a peer that can read none of our memory, or not this. If this process can, it sends the bytes itself. */

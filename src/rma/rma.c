@@ -13,11 +13,12 @@
  * Order. Operations on one of the first three ways are done in the order of their posts. Before a put or a get goes
  * another way, this process settles delegated operations that the peer may still take, unfinished cooperative ones, and
  * those that are put off (make_way()); before an atomic, the last two (settle()). A peer executes requests in their
- * order. There is no order between puts or gets and atomics, nor between them and messages, unless the endpoint asks
- * for it or there is a fence. Then an operation that this process could copy becomes a request while the peer's ring
- * has unread records that must come before it (must_follow(), fence.h); an atomic waits for delegated operations and
- * gets; messages wait as tx.c says. No operation waits for the match of a message: the peer may match it only after it
- * has seen what was posted behind it.
+ * order. Until the puts and gets among them have ended, later ones become requests behind them (sc_direct_may()). There
+ * is no order between puts or gets and atomics, nor between them and messages, unless the endpoint asks for it or there
+ * is a fence. Then an operation that this process could copy becomes a request while the peer's ring has unread records
+ * that must come before it (must_follow(), fence.h); an atomic waits for delegated operations and gets; messages wait as
+ * tx.c says. No operation waits for the match of a message: the peer may match it only after it has seen what was posted
+ * behind it.
  *
  * A caller whose peer does not read its ring is pushed back: at OPS_MAX pending operations, or without space for the
  * record of an operation that completes in the post, a post returns -EAGAIN before it does anything. So does the post
@@ -495,7 +496,7 @@ bool sc_rma_end_peer(struct sc_peer *peer, int error)
 	end_list(&peer->rma.waiting, error);
 	end_list(&peer->rma.queued, error);
 	sc_list_remove(&peer->rma.listed);
-	peer->rma.requests = peer->rma.gets = peer->rma.fars = 0;
+	peer->rma.requests = peer->rma.gets = peer->rma.fars = peer->rma.undone = 0;
 	return over;
 }
 

@@ -243,7 +243,7 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 	size_t moved;
 	int ret;
 
-	sc_store_relaxed_64(hazard, ++peer->rma.hazard_count << 32 | SC_ABI_HAZARD_OP);
+	sc_store_relaxed_64(hazard, (uint64_t)++peer->rma.hazard_count << 32 | SC_ABI_HAZARD_OP);
 	/* before the peer's state and answer are read; pairs with the fences in sc_regs_leave() and sc_peer_writes() */
 	sc_fence_seq_cst();
 	(void)SC_FAULT("target.hazard");

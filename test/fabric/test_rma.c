@@ -940,6 +940,81 @@ static void huge_target(struct pair *pair)
 	region_close(&region);
 }
 
+/* ---- accesses that the target has not finished ----------------------------------------------- */
+
+#define UNFINISHED ((size_t)12 << 20) /* the target copies some of it in a poll */
+#define END 60000		      /* its last bytes, which others access */
+
+/* Without progress. */
+static void tell(struct pair *pair)
+{
+	gives(write(pair->link, "t", 1), 1);
+}
+
+static void hear(struct pair *pair)
+{
+	char byte;
+
+	gives(read(pair->link, &byte, 1), 1);
+}
+
+/* A read and a write behind a fenced write, once the target has taken the message in front of it and polls no more. */
+static void unfinished_initiator(struct pair *pair)
+{
+	static uint8_t all[UNFINISHED], end[END], back[END], message[1000];
+	struct remote remote = region_exchange(pair, NULL);
+	uint64_t at_end = remote.addr + UNFINISHED - END;
+	struct access access = { .iov = { { all, UNFINISHED } },
+				 .iov_count = 1,
+				 .remote = { { remote.addr, UNFINISHED, remote.key } },
+				 .remote_count = 1,
+				 .peer = pair->a.peer };
+
+	memset(all, 1, UNFINISHED);
+	memset(end, 2, END);
+	pair_meet(pair);
+	for (int i = 0; i < 2; i++) {
+		post(pair, fi_send(pair->a.ep, message, sizeof(message), NULL, pair->a.peer, NULL));
+		(void)pair_done(pair, &pair->a);
+		if (!i)
+			pair_meet(pair);
+	}
+	post(pair, access_post(&pair->a, &access, true, FI_FENCE));
+	tell(pair);
+	hear(pair);
+	post(pair, fi_read(pair->a.ep, back, END, NULL, pair->a.peer, at_end, remote.key, NULL));
+	post(pair, fi_write(pair->a.ep, end, END, NULL, pair->a.peer, at_end, remote.key, NULL));
+	for (int polls = 0; polls < 1000; polls++)
+		pair_progress(pair);
+	tell(pair);
+	for (int i = 0; i < 3; i++)
+		(void)pair_done(pair, &pair->a);
+	must(bytes_are(back, END, 1));
+	pair_meet(pair);
+}
+
+static void unfinished_target(struct pair *pair)
+{
+	static uint8_t all[UNFINISHED], message[1000];
+	struct region region;
+
+	region_open(pair, &region, all, UNFINISHED, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_exchange(pair, &region);
+	for (int i = 0; i < 2; i++)
+		gives(fi_recv(pair->a.ep, message, sizeof(message), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	pair_meet(pair);
+	(void)pair_done(pair, &pair->a);
+	pair_meet(pair);
+	hear(pair);
+	side_progress(&pair->a);
+	tell(pair);
+	hear(pair);
+	(void)pair_done(pair, &pair->a);
+	pair_meet(pair);
+	must(bytes_are(all, UNFINISHED - END, 1) && bytes_are(all + UNFINISHED - END, END, 2));
+	region_close(&region);
+}
+
 /* ---- both at once ---------------------------------------------------------------------------- */
 
 /* Each writes to and reads from the other, without waiting for it. */
@@ -1016,6 +1091,64 @@ static void secret_target(struct pair *pair)
 	region_close(&regions[1]);
 }
 
+/* A write that only the target can do, and one behind it that this process could do; the target does not poll. */
+static const size_t behind_sizes[] = { 8, 5000, 60000, 200000 };
+#define BEHINDS (sizeof(behind_sizes) / sizeof(behind_sizes[0]))
+
+static void secret_first_initiator(struct pair *pair)
+{
+	static uint8_t buf[SECRET];
+	struct remote plain = region_exchange(pair, NULL), secret = region_exchange(pair, NULL);
+
+	for (size_t i = 0; i < BEHINDS; i++) {
+		size_t len = behind_sizes[i];
+
+		memset(buf, (int)i + 1, len);
+		post(pair,
+		     fi_write(pair->a.ep, buf, len, NULL, pair->a.peer, secret.addr, secret.key, NULL));
+		post(pair,
+		     fi_write(pair->a.ep, buf, len, NULL, pair->a.peer, plain.addr, plain.key, NULL));
+		for (int polls = 0; polls < 2000; polls++)
+			pair_progress(pair);
+		tell(pair);
+		for (int done = 0; done < 2; done++)
+			(void)pair_done(pair, &pair->a);
+		pair_meet(pair);
+		hear(pair);
+	}
+}
+
+static void secret_first_target(struct pair *pair)
+{
+	static uint8_t plain[SECRET];
+	uint8_t *secret = secret_alloc(SECRET);
+	struct region regions[2];
+
+	region_open(pair, &regions[0], plain, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_open(pair, &regions[1], secret, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_exchange(pair, &regions[0]);
+	region_exchange(pair, &regions[1]);
+	for (size_t i = 0; i < BEHINDS; i++) {
+		size_t len = behind_sizes[i];
+		uint8_t value = (uint8_t)(i + 1);
+
+		hear(pair);
+		/* a strict target has a thread that polls */
+		must(__atomic_load_n(&plain[len - 1], __ATOMIC_ACQUIRE) != value ||
+		     bytes_are(secret, len, value));
+		pair_meet(pair);
+		must(bytes_are(secret, len, value) && bytes_are(plain, len, value));
+		tell(pair);
+	}
+	region_close(&regions[0]);
+	region_close(&regions[1]);
+}
+
+static const struct pair_want ordered = { .caps = ONESIDED_CAPS,
+					  .mr_mode = ONESIDED_MODE,
+					  .msg_order = FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR |
+						       FI_ORDER_WAW };
+
 #define BOTH_WAYS(f, g, label, environment)                                                               \
 	ONESIDED(#f label, pair_both, .test.first = f, .test.second = g, .test.want = &onesided_usual,    \
 		 .test.env = environment)
@@ -1060,6 +1193,10 @@ int main(void)
 		BOTH_WAYS(huge_initiator, huge_target, "", NULL),
 		EVERYWHERE(crosswise, crosswise),
 		EVERYWHERE(secret_initiator, secret_target),
+		EVERYWHERE(secret_first_initiator, secret_first_target),
+		ONESIDED("secret_first_initiator ordered", pair_both, .test.first = secret_first_initiator,
+			 .test.second = secret_first_target, .test.want = &ordered),
+		EVERYWHERE(unfinished_initiator, unfinished_target),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -145,6 +145,7 @@ static inline void expect_idle(void)
 	assert_int_equal(pair[0].peer->rma.requests, 0);
 	assert_int_equal(pair[0].peer->rma.gets, 0);
 	assert_int_equal(pair[0].peer->rma.fars, 0);
+	assert_int_equal(pair[0].peer->rma.undone, 0);
 	assert_int_equal(pair[0].peer->rma.pending, 0);
 	assert_true(!sc_peer_has_delegated(pair[0].peer) &&
 		    sc_list_empty(&pair[0].ep->work[SC_WORK_DELEGATED]));

@@ -408,6 +408,54 @@ static void test_tried_once(void **state)
 	special_unmap(special, SPACE);
 }
 
+/* Puts to other memory, one of them `flags`, come after those of a target that does not poll, whatever their way. */
+static void other_memory_behind(uint8_t *special, size_t size, int stream, uint32_t flags)
+{
+	struct iovec iov = { from, size }, early = { from, 5000 };
+	struct sc_remote to_early, remote;
+	int puts = 2;
+
+	target_open(&routes[1], special);
+	memset(space, 0xa5, SPACE);
+	memset(special, 0xa5, SPACE);
+	to_early = at(SPACE - 5000, 5000);
+	for (int i = 0; i < stream; i++)
+		assert_int_equal(post(&early, 1, &to_early, 1, SC_RMA_WRITE), 0);
+	remote = of_target(size);
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	remote = at(0, size);
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	puts += !post(&iov, 1, &remote, 1, SC_RMA_WRITE | flags);
+	for (int polls = 0; polls < 1000; polls++)
+		(void)sc_ep_poll(pair[0].ep);
+	assert_true(special[0] == 0xa5 && is_untouched(SPACE - 5000, 5000));
+	ends_settle(pair, 2);
+	for (int i = 0; i < stream + puts; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_memory_equal(special, from, size);
+	assert_memory_equal(space, from, size);
+	target_close();
+}
+
+static void test_other_memory_behind(void **state)
+{
+	static const size_t sizes[] = { 8, 3000, 20000, 60000, 300000 };
+	uint8_t *special = special_map(SPECIAL_REFUSED, SPACE);
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	uncounted = true;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (int stream = 0; stream <= 8; stream += 4) {
+			other_memory_behind(special, sizes[i], stream, 0);
+			if (sizes[i] <= SC_INJECT_MAX)
+				other_memory_behind(special, sizes[i], stream, SC_SEND_INJECT);
+		}
+	uncounted = false;
+	special_unmap(special, SPACE);
+}
+
 /* An access to memory that is not there fails, a direct one without a poll of the target. The error names the side. */
 static void test_blamed_one_sided(void **state)
 {
@@ -456,10 +504,11 @@ static int reach_setup(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_messages),	cmocka_unit_test(test_several),
-		cmocka_unit_test(test_blamed_messages), cmocka_unit_test(test_blamed_hole),
-		cmocka_unit_test(test_blamed_special),	cmocka_unit_test(test_one_sided),
-		cmocka_unit_test(test_tried_once),	cmocka_unit_test(test_blamed_one_sided),
+		cmocka_unit_test(test_messages),	 cmocka_unit_test(test_several),
+		cmocka_unit_test(test_blamed_messages),	 cmocka_unit_test(test_blamed_hole),
+		cmocka_unit_test(test_blamed_special),	 cmocka_unit_test(test_one_sided),
+		cmocka_unit_test(test_tried_once),	 cmocka_unit_test(test_other_memory_behind),
+		cmocka_unit_test(test_blamed_one_sided),
 	};
 
 	return cmocka_run_group_tests_name("reach", tests, reach_setup, NULL);

@@ -23,6 +23,7 @@
 #include "clock.h"
 #include "base/iov.h"
 #include "link/connect.h"
+#include "link/fence.h"
 #include "link/review.h"
 #include "rma_pair.h"
 
@@ -1193,6 +1194,74 @@ static void test_fence_behind_messages(void **state)
 		}
 }
 
+/* What is posted behind a fenced access, which the peer has begun, once the peer has taken the message in front. */
+enum behind { PUT_BEHIND_PUT, GET_BEHIND_PUT, PUT_BEHIND_GET, BEHINDS };
+
+#define UNFINISHED ((size_t)12 << 20) /* the peer copies some of it in a poll */
+
+static void behind_unfinished(const struct route *route, enum behind behind, size_t size, uint8_t *there,
+			      uint8_t *here)
+{
+	struct iovec first = { here, UNFINISHED }, second = { into, size };
+	bool fetches = behind == PUT_BEHIND_GET, puts = behind != GET_BEHIND_PUT;
+	struct sc_remote all, end;
+	struct sc_reg *large;
+
+	memset(there, 0, UNFINISHED);
+	memset(here, 1, UNFINISHED);
+	memset(into, 2, size);
+	rma_open(route);
+	large = reg_open(tab[1], there, UNFINISHED, SC_REG_READ | SC_REG_WRITE);
+	all = (struct sc_remote){ 0, UNFINISHED, sc_reg_key(large) };
+	end = (struct sc_remote){ UNFINISHED - size, size, sc_reg_key(large) };
+	assert_int_equal(end_recv(&pair[1], NULL, space, 100, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100, 0, SC_SILENT), 0);
+	assert_int_equal(post(&first, 1, &all, 1, SC_SEND_FENCE | (fetches ? 0 : SC_RMA_WRITE)), 0);
+	(void)sc_ep_poll(pair[1].ep);
+	sc_peer_publish(pair[1].peer);
+	assert_int_equal(comp_take(&pair[1].rx).err, 0);
+	assert_false(sc_fence_stands(pair[0].peer));
+	assert_true(fetches ? here[UNFINISHED - 1] == 1 : !there[UNFINISHED - 1]);
+	assert_int_equal(post(&second, 1, &end, 1, puts ? SC_RMA_WRITE : 0), 0);
+	for (int polls = 0; polls < 1000; polls++)
+		(void)sc_ep_poll(pair[0].ep);
+	assert_true(end_idle(&pair[0]));
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	for (size_t i = 0; i < size; i++) {
+		assert_int_equal(there[UNFINISHED - size + i], puts ? 2 : 1);
+		assert_int_equal(here[UNFINISHED - size + i], !fetches);
+		assert_int_equal(into[i], puts ? 2 : 1);
+	}
+	/* nothing is under way any more: a copy is over in the call */
+	end = (struct sc_remote){ 0, 60000, sc_reg_key(large) };
+	assert_int_equal(post(&(struct iovec){ here, 60000 }, 1, &end, 1, 0), 0);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	expect_idle();
+	assert_int_equal(sc_reg_close(large), 0);
+	rma_close();
+}
+
+static void test_behind_unfinished(void **state)
+{
+	static const size_t small[] = { 8, 3000, 60000, 300000 };
+	uint8_t *there = malloc(UNFINISHED), *here = malloc(UNFINISHED);
+
+	(void)state;
+	assert_true(there && here);
+	uncounted = true;
+	for (size_t r = 0; r < 2; r++)
+		for (int behind = 0; behind < BEHINDS; behind++)
+			for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); i++)
+				if (way_possible(routes[r].way))
+					behind_unfinished(&routes[r], (enum behind)behind, small[i], there,
+							  here);
+	uncounted = false;
+	free(there);
+	free(here);
+}
+
 /*
  * Puts that the peer was to copy and cannot are made again: in their order, and before later ones. It finds out
  * with the first of them, or (`later`) it could and cannot any more.
@@ -2086,6 +2155,7 @@ int main(void)
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test(test_fence_behind_messages),
+		cmocka_unit_test(test_behind_unfinished),
 		cmocka_unit_test(test_order_of_puts_made_again),
 		cmocka_unit_test(test_proof_of_a_get),
 		cmocka_unit_test(test_first_large_put_fails),
