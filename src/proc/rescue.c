@@ -14,6 +14,11 @@
  * While an operation that the daemon leaves is open, the endpoint delegates no injected put without remote data. While a
  * put that the daemon may do is open, it delegates no injected put with remote data.
  *
+ * The thread leaves all puts as they are, if one of them goes to memory that CMA does not reach: the target passes over a
+ * put that is withdrawn, so the thread withdraws nothing that it cannot do. It reads a byte of each page before, because
+ * a read changes nothing. After that a copy may still fail for now, because the target changes its table. The thread
+ * tries it again at each look.
+ *
  *   keeper                    written by
  *   NONE -> ENDPOINT          the endpoint's thread, before it withdraws         (K1)
  *   NONE -> COPIES            the daemon's thread, before it withdraws           (K1)
@@ -151,6 +156,12 @@ static struct sc_abi_slot *slot_of(const struct sc_rescue *rescue)
 	return sc_seg_slot(rescue->seg, rescue->slot);
 }
 
+/* Tells whether the peer has not closed. */
+static bool is_open(const struct sc_rescue *rescue)
+{
+	return sc_load_acquire_32(&sc_seg_presence(rescue->seg)->state) == SC_ABI_OPEN;
+}
+
 /* Tells whether the word of life still proves that the pid is the peer's. */
 static bool is_there(const struct sc_rescue *rescue)
 {
@@ -220,7 +231,7 @@ static int put_do(struct sc_rescue *rescue, const struct sc_rescue_kept *kept)
 	/* pairs with the fence in sc_reg_close(), as H1 of direct.c */
 	sc_fence_seq_cst();
 	(void)SC_FAULT("rescue.hazard");
-	ret = sc_load_acquire_32(&sc_seg_presence(rescue->seg)->state) == SC_ABI_OPEN ? 0 : -EAGAIN;
+	ret = is_open(rescue) ? 0 : -EAGAIN;
 	if (!ret)
 		ret = sc_regtab_check(&table, &ref, &kept->remote, SC_REG_WRITE, &span);
 	if (!ret && span.flags & SC_REG_EVENT)
@@ -237,18 +248,56 @@ static int put_do(struct sc_rescue *rescue, const struct sc_rescue_kept *kept)
 
 /* ---- all puts to one peer -------------------------------------------------------------------- */
 
+/* Tells whether CMA reaches the memory: reads a byte of each page. The bytes go nowhere, whatever they are. */
+static bool is_reachable(const struct sc_rescue *rescue, const struct iovec *memory, int count)
+{
+	const struct sc_cma cma = { .pid = rescue->seg->cma_pid };
+	uint8_t byte;
+
+	for (int i = 0; i < count; i++) {
+		uintptr_t at = (uintptr_t)memory[i].iov_base, end = at + memory[i].iov_len;
+
+		for (; at < end; at = (at / SC_ABI_PAGE + 1) * SC_ABI_PAGE) {
+			const struct iovec to = { &byte, 1 }, from = { (void *)at, 1 };
+
+			if (sc_cma_read(&cma, &(struct sc_cma_copy){ &to, 1, &from, 1, 1 }))
+				return false;
+		}
+	}
+	return true;
+}
+
 /*
- * Tells whether this thread can do the put, as far as one look tells: the peer's application need not hear of it.
- * put_do() checks all. Until this thread withdraws the put, another thread may end it and keep another in its place.
+ * Tells whether this thread can do the put, as far as one look tells: the peer's application need not hear of it, and CMA
+ * reaches its memory, or the put fails whichever side does it. put_do() checks all but the reach, under a hazard word;
+ * here there is none, because the endpoint's thread may use the words. Until this thread withdraws the put, another thread
+ * may end it and keep another in its place; then the claim has changed, and withdraw() fails.
  */
 static bool is_ours(struct sc_rescue *rescue, uint32_t at)
 {
 	const struct sc_rescue_kept *kept = &rescue->kept[at];
+	const struct sc_remote remote = { .addr = sc_load_relaxed_64(&kept->remote.addr),
+					  .len = sc_load_relaxed_64(&kept->remote.len),
+					  .key = sc_load_relaxed_64(&kept->remote.key) };
 	struct sc_regtab_view table = sc_seg_table(rescue->seg);
+	struct iovec memory[SC_IOV_MAX];
+	uint64_t len = remote.len;
+	struct sc_reg_span span;
+	struct sc_reg_ref ref;
+	int ret;
 
+	if (sc_load_relaxed_32(&kept->place) & SC_RESCUE_NOT)
+		return false;
 	table.seen = &rescue->seen;
-	return !(sc_load_relaxed_32(&kept->place) & SC_RESCUE_NOT) &&
-	       !sc_regtab_counts(&table, sc_load_relaxed_64(&kept->remote.key));
+	ret = sc_regtab_find(&table, remote.key, &ref);
+	if (!ret)
+		ret = sc_regtab_check(&table, &ref, &remote, SC_REG_WRITE, &span);
+	if (ret)
+		return ret != -EAGAIN;
+	if (span.flags & SC_REG_EVENT)
+		return false;
+	ret = sc_regtab_slice(&span, remote.addr, &len, memory, SC_IOV_MAX);
+	return ret < 0 || (len == remote.len && is_reachable(rescue, memory, ret));
 }
 
 /*
@@ -266,10 +315,12 @@ static bool have_ended(const struct sc_rescue *rescue, uint32_t taken)
 /* Tells whether all operations from `first` on, before `end`, are for this thread. */
 static bool are_ours(struct sc_rescue *rescue, uint32_t first, uint32_t end)
 {
+	if (!is_open(rescue) || !is_there(rescue))
+		return false;
 	for (; first != end; first++)
 		if (!is_ours(rescue, first % SC_ABI_DELEGATED))
 			return false;
-	return is_there(rescue);
+	return true;
 }
 
 /*
@@ -337,7 +388,8 @@ static bool look(struct sc_rescue *rescue, bool now)
 	if (sc_load_acquire_32(&rescue->keeper) == SC_RESCUE_RESTS) {
 		if (end != rescue->done && keeper_move(rescue, SC_RESCUE_RESTS, SC_RESCUE_COPIES))
 			copy_some(rescue);
-		return news;
+		/* a peer that has gone gets none of them any more */
+		return news || (end != rescue->done && is_open(rescue) && is_there(rescue));
 	}
 	/* none; or the endpoint's thread has posted and ended more meanwhile, and the claim has changed */
 	if (end - first - 1 >= SC_ABI_DELEGATED || end - ended > SC_ABI_DELEGATED) {

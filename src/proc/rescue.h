@@ -103,8 +103,8 @@ static inline void sc_rescue_keep(struct sc_rescue *rescue, uint32_t number, uin
 	/* relaxed: is_ours() may look at an earlier operation of this place, which has ended */
 	sc_store_relaxed_32(&to->place, place);
 	sc_store_relaxed_64(&to->remote.key, remote->key);
-	to->remote.addr = remote->addr;
-	to->remote.len = remote->len;
+	sc_store_relaxed_64(&to->remote.addr, remote->addr);
+	sc_store_relaxed_64(&to->remote.len, remote->len);
 	to->bounced = bufs;
 	if (bufs)
 		memcpy(to->bufs, bufs, sizeof(to->bufs));

@@ -8,9 +8,10 @@
  *   exits      it calls exit(3) right after the last put, without fi_close
  *   killed     it is killed right after the last put; then the target polls
  *   data       each put has remote data, and the initiator sleeps; the target reads the completions
+ *   secret     CMA does not reach the memory; the initiator sleeps, and the target polls some milliseconds later
  *
- * Without CMA (-nocma) only the target can write the bytes. It polls while the puts are posted, because few fit into the
- * ring, and after the initiator's last call.
+ * Without CMA (-nocma), and in secret memory, only the target can write the bytes. It polls after the initiator's last
+ * call, and also while more puts are posted than may be open.
  *
  * A round is one size and one number of puts. TEST_INJECT_ROUNDS: how often each round is made, default 1, in the full
  * tests 10.
@@ -21,11 +22,17 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum ending { SLEEPS, EXITS, KILLED, DATA };
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
+
+enum ending { SLEEPS, EXITS, KILLED, DATA, SECRET };
 
 struct params {
 	const char *name;
@@ -43,12 +50,15 @@ enum {
 };
 
 #define MOST 1000 /* puts of a round */
+#define MAY_BE_OPEN 32
 #define LARGEST ((size_t)4096)
 
 static struct board {
 	struct rma_place place;
 	uint8_t memory[MOST * LARGEST];
 } * board;
+
+static uint8_t *memory; /* of rank 0, registered */
 
 static const size_t sizes[] = { 1, 8, 64, 300, 4096 };
 static const unsigned counts[] = {
@@ -71,7 +81,7 @@ static uint64_t seed_of(uint64_t round, unsigned put)
 
 static bool has_landed(uint64_t round, unsigned put, size_t size)
 {
-	return mt_verify(board->memory + put * LARGEST, size, seed_of(round, put), 0) < 0;
+	return mt_verify(memory + put * LARGEST, size, seed_of(round, put), 0) < 0;
 }
 
 static void wait_landed(uint64_t round, unsigned count, size_t size)
@@ -188,12 +198,17 @@ static void poll_landed(struct mt_ep *ep, uint64_t round, unsigned count, size_t
 static void target_of_round(const struct params *params, struct mt_ep *ep, uint64_t round, unsigned count,
 			    size_t size)
 {
-	memset(board->memory, 0, count * LARGEST);
+	memset(memory, 0, count * LARGEST);
 	atomic_store(mt_flag(FLAG_ROUND), round);
 	mt_doing("polling until the initiator is connected");
 	mt_flag_wait(ep, FLAG_CONNECTED, round);
 	atomic_store(mt_flag(FLAG_AWAY), round);
-	if (params->nocma && params->ending != DATA) {
+	if (params->ending == SECRET && count < MAY_BE_OPEN) {
+		sleep_until(FLAG_POSTED, round);
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 },
+			  NULL); /* the initiator's thread tries meanwhile */
+		poll_landed(ep, round, count, size);
+	} else if ((params->nocma && params->ending != DATA) || params->ending == SECRET) {
 		mt_flag_wait(ep, FLAG_POSTED, round);
 		poll_landed(ep, round, count, size);
 	}
@@ -215,6 +230,20 @@ static void target_of_round(const struct params *params, struct mt_ep *ep, uint6
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
+/* Memory that the kernel copies for no other process; where there is none, the case is skipped. */
+static uint8_t *secret_memory(void)
+{
+	int fd = (int)syscall(SYS_memfd_secret, 0);
+	void *map = MAP_FAILED;
+
+	if (fd >= 0 && !ftruncate(fd, sizeof(board->memory)))
+		map = mmap(NULL, sizeof(board->memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		mt_skip("no secret memory: %s", strerror(errno));
+	close(fd);
+	return map;
+}
+
 static void inject_rank(const void *arg)
 {
 	const struct params *params = arg;
@@ -229,8 +258,9 @@ static void inject_rank(const void *arg)
 		setenv("FI_SHMCMA_CMA", "0", 1);
 	if (mt_rank == 0) {
 		mt_open(&ep, &open);
-		mr = rma_register(&ep, board->memory, sizeof(board->memory),
-				  FI_REMOTE_READ | FI_REMOTE_WRITE, &board->place);
+		memory = params->ending == SECRET ? secret_memory() : board->memory;
+		mr = rma_register(&ep, memory, sizeof(board->memory), FI_REMOTE_READ | FI_REMOTE_WRITE,
+				  &board->place);
 		mt_publish(&ep, 0);
 	}
 	for (unsigned long turn = 0; turn < repeat; turn++)
@@ -250,10 +280,10 @@ static void inject_rank(const void *arg)
 int main(void)
 {
 	static const struct params cases[] = {
-		{ "sleeps", SLEEPS, false },	{ "exits", EXITS, false },
-		{ "killed", KILLED, false },	{ "data", DATA, false },
-		{ "exits-nocma", EXITS, true }, { "killed-nocma", KILLED, true },
-		{ "data-nocma", DATA, true }
+		{ "sleeps", SLEEPS, false },	  { "exits", EXITS, false },
+		{ "killed", KILLED, false },	  { "data", DATA, false },
+		{ "secret", SECRET, false },	  { "exits-nocma", EXITS, true },
+		{ "killed-nocma", KILLED, true }, { "data-nocma", DATA, true }
 	};
 
 	mt_init("test_inject");
