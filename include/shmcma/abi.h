@@ -152,7 +152,8 @@ struct sc_abi_presence {
 	 * pid does not let its memory be read.
 	 */
 	uint32_t life;
-	uint32_t pad0;
+	uint32_t
+		counting; /* not 0: a registration counts accesses, or did; else no flags have SC_REG_EVENT */
 
 	/*
 	 * The sleepers that wait for writes of others: SC_ABI_SLEEP_* flags, and a count of armings and wakes, see
@@ -830,7 +831,7 @@ SC_ABI_AT(sc_abi_directory, owner, 16);
 SC_ABI_SIZE(sc_abi_directory, 128);
 
 /* Counts the incompatible changes that the sizes below do not show. */
-#define SC_ABI_REVISION 3
+#define SC_ABI_REVISION 4
 
 /*
  * A hash of the sizes and of some offsets. It does not see every change: then raise SC_ABI_REVISION. Both sides compare

@@ -11,8 +11,8 @@
  *
  * The thread leaves gets, whose destination only the endpoint knows, and puts of which the target's application hears
  * (remote data, counters): the application can see such a put only when the target polls, and then the target takes it.
- * While an operation that the daemon leaves is open, the endpoint delegates no injected put without remote data. While a
- * put that the daemon may do is open, it delegates no injected put with remote data.
+ * While an operation that the daemon leaves is open, the endpoint delegates no injected put of which the application does
+ * not hear. While a put that the daemon may do is open, it delegates no injected put of which the application hears.
  *
  * The thread leaves all puts as they are, if one of them goes to memory that CMA does not reach: the target passes over a
  * put that is withdrawn, so the thread withdraws nothing that it cannot do. It reads a byte of each page before, because

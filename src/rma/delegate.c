@@ -90,15 +90,6 @@
 #define PAUSE_MAX 255
 #define ERRNO_MAX 4095
 
-/*
- * Tells whether the daemon's thread never does an operation with these flags: a get, or a put of which the target's
- * application hears.
- */
-static inline bool is_unrescuable(const struct sc_peer *peer, uint32_t flags)
-{
-	return !(flags & SC_RMA_WRITE) || flags & SC_SEND_DATA || !peer->delegate.injects;
-}
-
 static void learn(struct sc_peer *peer, bool alone)
 {
 	uint32_t more = 2 * peer->delegate.alone + 1;
@@ -122,6 +113,7 @@ struct record {
 	const struct sc_rma *rma;
 	uint32_t size; /* bytes */
 	bool put;
+	bool heard; /* sc_delegate_is_heard() */
 	/* record_measure(): */
 	bool bounced;
 	uint32_t lines;
@@ -312,6 +304,13 @@ static int collect(struct sc_peer *peer)
 	return ended;
 }
 
+bool sc_delegate_is_counted(struct sc_peer *peer, uint64_t key)
+{
+	const struct sc_regtab_view table = sc_seg_table(peer->seg);
+
+	return sc_regtab_counts(&table, key);
+}
+
 bool sc_delegate_has_open(struct sc_peer *peer)
 {
 	return collect(peer) >= 0 && sc_peer_has_delegated(peer);
@@ -325,6 +324,12 @@ static bool is_rescued(const struct sc_peer *peer)
 	return sc_rescue_has_begun(peer->delegate.rescue);
 }
 
+/* Tells whether the daemon's thread never does the operation: a get, or a put of which the target's application hears. */
+static inline bool is_unrescuable(const struct sc_peer *peer, const struct record *record)
+{
+	return !record->put || record->heard || !peer->delegate.injects;
+}
+
 /* Tells the daemon's thread of the operation whose record has been written, from line `line` of the ring on. */
 static inline __attribute__((always_inline)) void tell(struct sc_peer *peer, const struct record *record,
 						       uint32_t line)
@@ -332,7 +337,7 @@ static inline __attribute__((always_inline)) void tell(struct sc_peer *peer, con
 	struct sc_peer_delegate *delegate = &peer->delegate;
 	struct sc_rescue *rescue = delegate->rescue;
 	bool injected = record->put && record->rma->flags & SC_SEND_INJECT;
-	bool unrescuable = is_unrescuable(peer, record->rma->flags);
+	bool unrescuable = is_unrescuable(peer, record);
 
 	sc_rescue_keep(rescue, delegate->end,
 		       SC_RESCUE_PLACE(line, peer->tx.at.count) | (unrescuable ? SC_RESCUE_NOT : 0),
@@ -387,6 +392,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	record.rma = rma;
 	record.size = (uint32_t)size;
 	record.put = rma->flags & SC_RMA_WRITE;
+	record.heard = sc_delegate_is_heard(peer, rma);
 	if (peer->delegate.pause) {
 		peer->delegate.pause--;
 		return 1;
@@ -424,8 +430,9 @@ bool sc_delegate_short(struct sc_peer *peer, const struct sc_rma *rma)
 	    peer->rma.pending != delegate->end - delegate->first || peer->order.fence ||
 	    peer->can_read != SC_REACH_YES || !sc_ring_has_room(&peer->tx, record.lines))
 		return false;
+	record.heard = sc_delegate_is_heard(peer, rma);
 	if (rma->flags & SC_SEND_INJECT &&
-	    !(delegate->injects && sc_delegate_is_clear(peer, rma->flags & SC_SEND_DATA)))
+	    !(delegate->injects && sc_delegate_is_clear(peer, record.heard)))
 		return false;
 	post_record(peer, &record, NULL);
 	return true;

@@ -32,14 +32,28 @@ static inline bool sc_delegate_is_open(const struct sc_peer *peer, uint32_t befo
 	return before - peer->delegate.first - 1 < SC_ABI_DELEGATED;
 }
 
+/* Tells whether a registration counts puts under that key, as far as one look tells. Out of line: few do. */
+bool sc_delegate_is_counted(struct sc_peer *peer, uint64_t key);
+
 /*
- * Tells whether an injected put, with remote data or without, may follow the operations that are delegated. The daemon's
- * thread stops at a put with remote data, but would withdraw a new one that it does not see yet; so puts of the two kinds
- * are never open together.
+ * Tells whether the peer's application hears of a put to one range, as far as one look tells: by remote data, or because
+ * the registration counts it. Most peers have none that counts: then one load tells.
  */
-static inline bool sc_delegate_is_clear(const struct sc_peer *peer, bool data)
+static inline bool sc_delegate_is_heard(struct sc_peer *peer, const struct sc_rma *rma)
 {
-	if (data)
+	return rma->flags & SC_SEND_DATA ||
+	       (__builtin_expect(sc_load_relaxed_32(&sc_seg_presence(peer->seg)->counting), 0) &&
+		sc_delegate_is_counted(peer, rma->remote[0].key));
+}
+
+/*
+ * Tells whether an injected put, heard of or not, may follow the operations that are delegated. The daemon's thread stops
+ * at a put that is heard of, but would withdraw a new one that it does not see yet; so puts of the two kinds are never
+ * open together.
+ */
+static inline bool sc_delegate_is_clear(const struct sc_peer *peer, bool heard)
+{
+	if (heard)
 		return !sc_delegate_is_open(peer, peer->delegate.rescuable);
 	return !sc_delegate_is_open(peer, peer->delegate.unrescuable) && sc_peer_shows_life(peer);
 }
@@ -48,10 +62,10 @@ static inline bool sc_delegate_is_clear(const struct sc_peer *peer, bool data)
  * Tells whether an injected put may be delegated: either the daemon's thread does it if nobody else does (rescue.h), or
  * the peer's application hears of it, and must poll for that.
  */
-static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool data)
+static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool heard)
 {
-	return !peer->ep->alone && peer->ep->barrier && sc_delegate_is_clear(peer, data) &&
-	       (data || !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS));
+	return !peer->ep->alone && peer->ep->barrier && sc_delegate_is_clear(peer, heard) &&
+	       (heard || !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS));
 }
 
 /* Collects delegated operations that have ended. Tells whether others are open; false also if the peer is given up. */

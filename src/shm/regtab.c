@@ -466,6 +466,16 @@ static void show_ranges(const struct sc_regtab_view *view, const struct sc_reg *
 	}
 }
 
+/* Initiators look for the flag of a registration only if the presence says that some have it. */
+static void show_counting(const struct sc_regtab_view *view, const struct sc_reg *reg)
+{
+	if (!(reg->flags & SC_REG_EVENT))
+		return;
+	/* relaxed: as the flags, which follow */
+	sc_store_relaxed_32(&view->presence->counting, 1);
+	(void)SC_FAULT("regtab.counting");
+}
+
 void sc_regtab_show(const struct sc_regtab *regtab, struct sc_regtab_view *view, const struct sc_reg *reg)
 {
 	struct sc_abi_reg *to = &view->regs[reg->index];
@@ -485,6 +495,7 @@ void sc_regtab_show(const struct sc_regtab *regtab, struct sc_regtab_view *view,
 	(void)SC_FAULT("regtab.range_count");
 	sc_store_relaxed_32(&to->first_range, reg->first_range);
 	(void)SC_FAULT("regtab.first_range");
+	show_counting(view, reg);
 	sc_store_relaxed_32(&to->flags, reg->flags & FLAGS_SHARED);
 	(void)SC_FAULT("regtab.fields");
 	/* R1 release: pairs with R1' in is_open() */
@@ -496,6 +507,7 @@ void sc_regtab_show(const struct sc_regtab *regtab, struct sc_regtab_view *view,
 
 void sc_regtab_show_flags(const struct sc_regtab_view *view, const struct sc_reg *reg)
 {
+	show_counting(view, reg);
 	/* relaxed: an access that has already begun may be counted or not */
 	sc_store_relaxed_32(&view->regs[reg->index].flags, reg->flags & FLAGS_SHARED);
 	(void)SC_FAULT("regtab.flags");

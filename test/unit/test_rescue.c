@@ -696,25 +696,74 @@ static void test_data_waits_together(void **state)
 	rma_close();
 }
 
-/* The application counts what is done to that memory: it has to poll for that. */
+/*
+ * The application counts what is done to that memory: it has to poll for that. It may have begun to count when the put
+ * lay in the ring.
+ */
 static void test_counted(void **state)
 {
-	uint8_t *memory;
+	struct sc_cntr writes = { 0 };
 	struct sc_reg *counted;
+	uint8_t *memory;
 
 	OPEN();
 	memory = guarded_alloc(64);
-	counted = reg_open(tab[1], memory, 64, SC_REG_READ | SC_REG_WRITE | SC_REG_EVENT);
-	hold();
-	put(from, (struct sc_remote){ 0, 64, sc_reg_key(counted) }, SC_SEND_INJECT);
-	for (int i = 0; i < 5; i++)
-		sc_rescue_look_locked();
-	release();
+	counted = reg_open(tab[1], memory, 64, SC_REG_READ | SC_REG_WRITE);
+	for (uint64_t late = 1; late < 3; late++) {
+		hold();
+		if (late == 2)
+			sc_reg_set_cntrs(counted, NULL, &writes);
+		put(from, (struct sc_remote){ 0, 64, sc_reg_key(counted) }, SC_SEND_INJECT);
+		sc_reg_set_cntrs(counted, NULL, &writes);
+		for (int i = 0; i < 5; i++)
+			sc_rescue_look_locked();
+		release();
+		assert_false(sc_rescue_has_begun(rescue()));
+		owner_polls();
+		assert_memory_equal(memory, from, 64);
+		assert_int_equal(writes.value, late);
+		expect_done(1);
+	}
 	assert_int_equal(counters()->rma_rescued, 0);
-	assert_false(sc_rescue_has_begun(rescue()));
-	owner_polls();
-	assert_memory_equal(memory, from, 64);
-	expect_done(1);
+	assert_int_equal(sc_reg_close(counted), 0);
+	guarded_free(memory);
+	expect_idle();
+	rma_close();
+}
+
+/* One that is counted, and one that is not, are never in the ring together: the one would keep the other there. */
+static void test_counted_and_not(void **state)
+{
+	static const size_t sizes[] = { 8, 1000 };
+	struct sc_cntr writes = { 0 };
+	struct sc_reg *counted;
+	uint64_t rounds = 0;
+	uint8_t *memory;
+
+	OPEN();
+	memory = guarded_alloc(1000);
+	counted = reg_open(tab[1], memory, 1000, SC_REG_READ | SC_REG_WRITE);
+	sc_reg_set_cntrs(counted, NULL, &writes);
+	for (size_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct sc_remote remotes[] = { { 0, sizes[i / 2], sc_reg_key(counted) },
+					       at(0, sizes[i / 2]) };
+
+		memset(memory, 0, 1000);
+		memset(space, 0xa5, SPACE);
+		pair[0].peer->delegate.pause = 0;
+		hold();
+		put(from, remotes[i % 2], SC_SEND_INJECT);
+		assert_true(sc_peer_has_delegated(pair[0].peer));
+		put(from, remotes[!(i % 2)], SC_SEND_INJECT);
+		for (int look = 0; look < 2; look++)
+			sc_rescue_look_locked();
+		release();
+		assert_memory_equal(memory, from, sizes[i / 2]);
+		assert_memory_equal(space, from, sizes[i / 2]);
+		owner_polls();
+		assert_int_equal(writes.value, ++rounds);
+		expect_done(2);
+	}
 	assert_int_equal(sc_reg_close(counted), 0);
 	guarded_free(memory);
 	expect_idle();
@@ -1039,6 +1088,7 @@ int main(void)
 		cmocka_unit_test(test_data_waits),
 		cmocka_unit_test(test_data_waits_together),
 		cmocka_unit_test(test_counted),
+		cmocka_unit_test(test_counted_and_not),
 		cmocka_unit_test(test_unreachable),
 		cmocka_unit_test(test_tried_again),
 		cmocka_unit_test(test_counting_endpoint),
