@@ -258,6 +258,8 @@ enum sc_abi_kind {
 #define SC_ABI_F_ACK (1u << 2) /* inline, bounce: SC_ABI_ACK, words[2] = operation; put, atomic: SC_ABI_DONE */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
+#define SC_ABI_F_KEYED                                                                                    \
+	(1u << 7) /* the same four: the last one under its key: count it for the registration alone */
 #define SC_ABI_F_RETURNABLE (1u << 4) /* bounce, piece: its one buffer may come back, by SC_ABI_F_RETURNED */
 #define SC_ABI_F_BOUNCED (1u << 5) /* put, delegated put: its bytes are in buffers; delegated get: they are to be */
 #define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
@@ -431,7 +433,8 @@ struct sc_abi_atomic {
 #define SC_ABI_ATOMIC_FIRST 24
 
 /*
- * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it.
+ * SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it;
+ * with SC_ABI_F_KEYED only the registration does, and the notes of other keys follow.
  * `number`: of the delegated operation of which it tells, which was withdrawn; else of the next one that is delegated.
  */
 struct sc_abi_note {

@@ -411,7 +411,7 @@ struct sc_rma_op {
 	uint32_t cq_flags;
 	uint64_t data;
 	size_t size;	  /* bytes */
-	size_t begun;	  /* bytes that have their records */
+	size_t begun;	  /* bytes that have their records; note: ranges */
 	size_t moved;	  /* bytes that the peer has answered */
 	size_t got;	  /* get through bounce buffers: bytes of the record that is being answered */
 	bool far;	  /* put: the peer copies from our memory */
@@ -443,7 +443,7 @@ struct sc_target_op {
 	bool result;
 	bool bounced; /* get: goes through bounce buffers */
 	bool fault;   /* get: because the kernel does not store to the peer's memory */
-	bool event;   /* get: this endpoint counts it */
+	uint32_t flags; /* get: of its record */
 	uint32_t segment_count;
 	union {
 		struct iovec segments[SC_ABI_RDV_SEGMENTS]; /* get: the peer's memory */

@@ -117,23 +117,26 @@ int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struc
 	return 0;
 }
 
-void sc_access_count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t how)
+void sc_access_count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t how, uint32_t flags)
 {
 	struct sc_cntr *reads = reg && how & SC_REG_READ ? reg->reads : NULL;
 	struct sc_cntr *writes = reg && how & SC_REG_WRITE ? reg->writes : NULL;
 
-	sc_ep_count(ep, how & SC_REG_READ ? SC_EVENT_REMOTE_READ : SC_EVENT_REMOTE_WRITE, NULL, 0, 0);
+	if (!(flags & (SC_ABI_F_EVENT | SC_ABI_F_KEYED)))
+		return;
+	if (flags & SC_ABI_F_EVENT)
+		sc_ep_count(ep, how & SC_REG_READ ? SC_EVENT_REMOTE_READ : SC_EVENT_REMOTE_WRITE, NULL, 0,
+			    0);
 	if (writes)
 		sc_cntr_add(&writes->value, 1);
 	if (reads && reads != writes)
 		sc_cntr_add(&reads->value, 1);
 }
 
-void sc_access_served(struct sc_ep *ep, const struct sc_access *access, bool event)
+void sc_access_served(struct sc_ep *ep, const struct sc_access *access, uint32_t flags)
 {
 	ep->counters.rma_served++;
-	if (event)
-		sc_access_count(ep, access->reg, access->how);
+	sc_access_count(ep, access->reg, access->how, flags);
 }
 
 void sc_access_complete(struct sc_peer *peer, uint64_t data, uint64_t len)

@@ -27,14 +27,16 @@ void *sc_access_known(struct sc_ep *ep, const struct sc_access *access);
 int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struct iovec *iov, size_t count);
 
 /*
- * Counts an access in the counters that are bound for it. reg NULL: closed meanwhile. An operation that returns former
+ * Counts an access in the counters that are bound for it. `flags`, of its record: SC_ABI_F_EVENT: it is the last one of
+ * its operation; SC_ABI_F_KEYED: the last one to this registration, whose counters alone hear of it; neither: it does not
+ * count. reg NULL: closed meanwhile. An operation that returns former
  * values and changes them counts as a read for the endpoint, by fi_endpoint(3), and also as a write for the memory, by
  * fi_mr(3); a counter for both counts it once.
  */
-void sc_access_count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t how);
+void sc_access_count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t how, uint32_t flags);
 
-/* Counts a request that is done; `event`: the last of its operation. */
-void sc_access_served(struct sc_ep *ep, const struct sc_access *access, bool event);
+/* Counts a request that is done; `flags` as for sc_access_count(). */
+void sc_access_served(struct sc_ep *ep, const struct sc_access *access, uint32_t flags);
 
 /* Reports the immediate data of a put of `len` bytes to the application. */
 void sc_access_complete(struct sc_peer *peer, uint64_t data, uint64_t len);

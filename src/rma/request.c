@@ -10,7 +10,9 @@
  * nothing else is written behind such a put before its answer. Until a put or a get ends here, later ones come here too.
  *
  * The peer counts a put, and tells its application the remote data, when it has executed the last record. So a put that
- * the peer copies from our memory is one record, and has one range.
+ * the peer copies from our memory is one record, and has one range. An operation under several keys is one event for the
+ * endpoint, and one for each registration, with the last record under its key. After an error under a later key the
+ * registrations of the earlier ones have counted what has been done in them.
  *
  * An atomic that nobody waits for has no answer: like a message, it is over when its record is written (sc_request_one()),
  * and what follows a fence waits until the peer has taken it (fence.h).
@@ -72,6 +74,7 @@ void sc_request_queue(struct sc_rma_op *op)
 void sc_request_note(struct sc_rma_op *op)
 {
 	op->kind = SC_RMA_NOTE;
+	op->begun = 0;
 	op->moved = op->size;
 	sc_list_remove(&op->of_peer);
 	op->peer->rma.pending--;
@@ -116,10 +119,25 @@ static uint32_t tell_flags(const struct sc_rma_op *op)
 	return SC_ABI_F_EVENT | (op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0);
 }
 
-/* Returns those flags for the last record of a request; others have none. */
+/* Returns those flags for the last range of the operation; for others, the flag by which its registration counts. */
+static uint32_t range_flags(const struct sc_rma_op *op, size_t range)
+{
+	if (range + 1 == op->remote_count)
+		return tell_flags(op);
+	for (size_t i = range + 1; i < op->remote_count; i++)
+		if (op->remote[i].key == op->remote[range].key)
+			return 0;
+	return SC_ABI_F_KEYED;
+}
+
+/* Returns the flags of a record that ends at op->begun: those of the range that ends there. */
 static uint32_t last_flags(const struct sc_rma_op *op)
 {
-	return op->begun == op->size ? tell_flags(op) : 0;
+	size_t range = 0, end = op->remote[0].len;
+
+	while (end < op->begun)
+		end += op->remote[++range].len;
+	return end == op->begun ? range_flags(op, range) : 0;
 }
 
 static void asked(struct sc_rma_op *op)
@@ -163,8 +181,7 @@ static bool put_write(struct sc_rma_op *op)
 	op->begun += size;
 	record->data = op->data;
 	last = op->begun == op->size;
-	if (last)
-		flags |= SC_ABI_F_ACK | last_flags(op);
+	flags |= last_flags(op) | (last ? SC_ABI_F_ACK : 0);
 	sc_record_put(peer, SC_ABI_PUT, flags, size, words);
 	if (last)
 		asked(op);
@@ -304,17 +321,22 @@ int sc_request_one(struct sc_peer *peer, const struct sc_atomic *atomic, size_t 
 	return 0;
 }
 
-static void note_put(struct sc_peer *peer, const struct sc_rma_op *op)
+/* Writes the next note of an operation that is done: one for each key. */
+static void note_put(struct sc_peer *peer, struct sc_rma_op *op)
 {
 	uint64_t words[7] = { 0 };
 	struct sc_abi_note *note = (struct sc_abi_note *)words;
+	uint32_t flags;
 
+	do
+		flags = range_flags(op, op->begun++);
+	while (!flags);
 	note->data = op->data;
-	note->key = op->remote[0].key;
+	note->key = op->remote[op->begun - 1].key;
 	note->len = op->size;
 	note->access = op->event == SC_EVENT_WRITE ? SC_REG_WRITE : SC_REG_READ;
 	note->number = op->number;
-	sc_record_put(peer, SC_ABI_NOTE, tell_flags(op), 0, words);
+	sc_record_put(peer, SC_ABI_NOTE, flags, 0, words);
 }
 
 /* Writes one more record of the operation. False: it must wait. */
@@ -359,7 +381,7 @@ static int advance(struct sc_peer *peer)
 			if (!write_one(op))
 				break;
 			written++;
-			if (op->kind != SC_RMA_NOTE && op->begun < op->size)
+			if (op->begun < (op->kind == SC_RMA_NOTE ? op->remote_count : op->size))
 				continue;
 		}
 		sc_list_remove(&op->of_peer);

@@ -222,16 +222,26 @@ static bool is_counted(struct sc_peer *peer, const struct sc_rma *rma)
 	return false;
 }
 
+/* Returns how many notes tell of an operation at most: one for each key. */
+static uint32_t notes_of(const struct sc_rma *rma)
+{
+	uint32_t notes = 1;
+
+	for (size_t i = 1; i < rma->remote_count; i++)
+		notes += rma->remote[i].key != rma->remote[i - 1].key;
+	return notes;
+}
+
 /*
  * Tells whether an injected put that this process copies leaves no record to write: the application may never call again.
- * The peer's application hears of some by a note.
+ * The peer's application hears of some by notes.
  */
 static bool leaves_nothing(struct sc_peer *peer, const struct sc_rma *rma)
 {
 	bool note = sc_rma_wants_data(rma) || peer->seg->header.capabilities & SC_ABI_CAP_EVENTS ||
 		    is_counted(peer, rma);
 
-	return sc_list_empty(&peer->rma.queued) && !(note && sc_record_room(peer, 1));
+	return sc_list_empty(&peer->rma.queued) && !(note && sc_record_room(peer, notes_of(rma)));
 }
 
 /* Posts an operation on any way but DELEGATED, after operations on other ways are settled. `facts`: of the operation. */

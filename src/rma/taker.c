@@ -181,7 +181,7 @@ static inline __attribute__((always_inline)) int put_do(struct sc_peer *peer,
 static inline void put_tell(struct sc_peer *peer, const struct sc_ring_place *at, uint64_t ctl,
 			    const struct sc_access *access)
 {
-	sc_access_served(peer->ep, access, true);
+	sc_access_served(peer->ep, access, SC_ABI_F_EVENT);
 	if (sc_ctl_flags(ctl) & SC_ABI_F_DATA)
 		sc_access_complete(peer, sc_load_relaxed_64(&record_at(at)->data), access->len);
 }
@@ -408,6 +408,6 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (peer->taker.taken - peer->taker.reported >= UNREPORTED_MAX)
 		peer->taker.unreported = true;
 	if (!ret)
-		sc_access_served(peer->ep, &get.access, true);
+		sc_access_served(peer->ep, &get.access, SC_ABI_F_EVENT);
 	return 0;
 }

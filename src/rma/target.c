@@ -127,7 +127,7 @@ static void put_end(struct sc_peer *peer, const struct sc_access *access, uint64
 	sc_abi_op op = peer->target.put.op;
 
 	if (!peer->target.put.error) {
-		sc_access_served(peer->ep, access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
+		sc_access_served(peer->ep, access, sc_ctl_flags(ctl));
 		if (sc_ctl_flags(ctl) & SC_ABI_F_DATA)
 			sc_access_complete(peer, data, peer->target.put.moved);
 	}
@@ -167,6 +167,8 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 		peer->target.put.moved += size;
 	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
 		put_end(peer, &access, ctl, record.data);
+	else if (!peer->target.put.error)
+		sc_access_count(ep, access.reg, access.how, sc_ctl_flags(ctl) & SC_ABI_F_KEYED);
 	return 0;
 }
 
@@ -325,7 +327,7 @@ static bool get_step(struct sc_peer *peer, struct sc_target_op *op, int *steps)
 	if (ret == -EAGAIN || (!ret && op->done < op->size))
 		return false;
 	if (!ret)
-		sc_access_served(peer->ep, &access, op->event);
+		sc_access_served(peer->ep, &access, op->flags);
 	answer(peer, op->op, op->done, ret);
 	return true;
 }
@@ -338,7 +340,7 @@ struct atomic {
 	struct sc_atomicop op;
 	size_t size; /* bytes of all elements */
 	struct sc_access access;
-	bool event;
+	uint32_t flags; /* of the record */
 	struct iovec pieces[ATOMIC_BYTES];
 	size_t piece_count;
 	uint8_t operands[OPERANDS_MAX];
@@ -352,7 +354,7 @@ static const char *atomic_read(struct sc_peer *peer, uint64_t ctl, struct atomic
 	uint32_t bytes = sc_ctl_size(ctl), sets;
 
 	memcpy(&atomic->record, line->bytes, sizeof(atomic->record));
-	atomic->event = sc_ctl_flags(ctl) & SC_ABI_F_EVENT;
+	atomic->flags = sc_ctl_flags(ctl);
 	if (!sc_atomic_valid(record->kind, record->type, record->code))
 		return "an atomic operation that does not exist";
 	atomic->size = (size_t)record->count * sc_atomic_size(record->type);
@@ -441,7 +443,7 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 	}
 	if (!op)
 		result_put(peer, atomic->record.op, values, size);
-	sc_access_served(peer->ep, &atomic->access, atomic->event);
+	sc_access_served(peer->ep, &atomic->access, atomic->flags);
 	return 0;
 }
 
@@ -469,7 +471,7 @@ static int take_atomic(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!ret)
 		ret = sc_atomicop_apply(&atomic.op, atomic.pieces, atomic.piece_count);
 	if (!ret)
-		sc_access_served(peer->ep, &atomic.access, atomic.event);
+		sc_access_served(peer->ep, &atomic.access, atomic.flags);
 	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
 		answer(peer, atomic.record.op, ret ? 0 : atomic.size, ret);
 	else if (ret)
@@ -531,7 +533,7 @@ static int take_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 		return ret;
 	op->op = record.op;
 	op->result = op->bounced = op->fault = false;
-	op->event = sc_ctl_flags(ctl) & SC_ABI_F_EVENT;
+	op->flags = sc_ctl_flags(ctl);
 	op->key = record.key;
 	op->addr = record.addr;
 	op->size = record.size;
@@ -557,8 +559,7 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (sc_access_is_crowded(peer, ctl))
 		return -ENOMEM;
 	sc_taker_noted(peer, note.number);
-	if (flags & SC_ABI_F_EVENT)
-		sc_access_count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access);
+	sc_access_count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access, flags);
 	if (flags & SC_ABI_F_DATA)
 		sc_access_complete(peer, note.data, note.len);
 	return 0;

@@ -710,6 +710,42 @@ static void test_count_atomics(void)
 	pair_close(&pair);
 }
 
+/* An operation on two regions counts once in each. */
+static void test_count_both(void)
+{
+	struct access access = { .iov_count = 1, .remote_count = 2 };
+	uint64_t words[2] = { 0 }, out[2] = { 7, 8 };
+	struct fid_cntr *cntrs[2];
+	struct region regions[2];
+	struct pair pair;
+
+	open_mode(&pair, ONESIDED_MODE, 0);
+	for (int i = 0; i < 2; i++) {
+		cntrs[i] = open_cntr(pair.domain);
+		region_open(&pair, &regions[i], &words[i], sizeof(words[i]), BOTH_WAYS);
+		gives(fi_mr_bind(regions[i].mr, &cntrs[i]->fid, BOTH_WAYS), 0);
+		access.remote[i] = (struct fi_rma_iov){ regions[i].remote.addr, sizeof(words[i]),
+							regions[i].remote.key };
+	}
+	access.peer = pair.a.peer;
+	access.iov[0] = (struct iovec){ out, sizeof(out) };
+	for (uint64_t turn = 0; turn < 4; turn++) {
+		post(&pair, access_post(&pair.a, &access, turn % 2 == 0, FI_COMPLETION));
+		pair_done(&pair, &pair.a);
+		for (int i = 0; i < 2; i++)
+			wait_cntr(&pair, cntrs[i], turn + 1);
+		pair_quiet(&pair, &pair.a);
+		for (int i = 0; i < 2; i++)
+			gives(fi_cntr_read(cntrs[i]), turn + 1);
+		must(words[0] == 7 && words[1] == 8);
+	}
+	for (int i = 0; i < 2; i++) {
+		region_close(&regions[i]);
+		gives(fi_close(&cntrs[i]->fid), 0);
+	}
+	pair_close(&pair);
+}
+
 /* ---- regions that begin disabled -------------------------------------------------------------- */
 
 /* The application asks for a mode that was not granted, in the info that it opens the domain with. */
@@ -895,6 +931,8 @@ int main(void)
 		ALONE(test_bind_arguments),
 		ALONE(test_bind_later),
 		ALONE(test_count_atomics),
+		ALONE(test_count_both),
+		ALONE_ENV(test_count_both, "FI_SHMCMA_RMA=strict"),
 		ALONE_ENV(test_bind_later, "FI_SHMCMA_RMA=strict"),
 		ALONE(test_enable_rma_event),
 		ALONE(test_enable_endpoint),

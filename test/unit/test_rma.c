@@ -1022,6 +1022,71 @@ static void test_counted_once(void **state)
 	}
 }
 
+/* One operation under several keys is one event for each registration, and one for the endpoint, whatever its errors. */
+static void test_counted_apart(void **state)
+{
+	static const uint64_t kinds[] = { SC_RMA_WRITE, SC_RMA_WRITE | SC_SEND_INJECT, 0 };
+
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct sc_cntr reads[2] = { { 0 } }, writes[2] = { { 0 } };
+		struct iovec op, res, iov = { from, 3 * 40000 };
+		struct sc_atomic atomic = { .kind = SC_ATOMIC_FETCH,
+					    .type = SC_UINT64,
+					    .code = SC_SUM,
+					    .iov = &op,
+					    .iov_count = 1,
+					    .result = &res,
+					    .result_count = 1,
+					    .remote_count = 3 };
+		struct sc_remote remote[3];
+		struct sc_reg *counted[2];
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		for (size_t i = 0; i < 2; i++) {
+			counted[i] = reg_open(tab[1], space + (8 - (uintptr_t)space % 8) + 200000 * i,
+					      200000, SC_REG_READ | SC_REG_WRITE);
+			sc_reg_set_cntrs(counted[i], &reads[i], &writes[i]);
+		}
+		for (size_t i = 0; i < 3; i++)
+			remote[i] = (struct sc_remote){ 50000 * i, 40000, sc_reg_key(counted[i % 2]) };
+		atomic.remote = remote;
+		for (size_t kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
+			for (size_t i = 0; i < 3; i++)
+				remote[i].len = kind == 1 ? 1000 : 40000;
+			iov = (struct iovec){ kind == 2 ? into : from, 3 * remote[0].len };
+			assert_int_equal(post(&iov, 1, remote, 3, (uint32_t)kinds[kind]), 0);
+			ends_settle(pair, 2);
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		}
+		op = (struct iovec){ from, 3 * 1024 }; /* several records each */
+		res = (struct iovec){ into, 3 * 1024 };
+		remote[0].len = remote[1].len = remote[2].len = 1024;
+		assert_int_equal(atomic_run(&atomic).err, 0);
+		for (size_t i = 0; i < 2; i++)
+			assert_true(writes[i].value == 3 && reads[i].value == 2);
+		atomic.kind = SC_ATOMIC_BASE;
+		assert_int_equal(atomic_run(&atomic).err, 0);
+		for (size_t i = 0; i < 2; i++)
+			assert_true(writes[i].value == 4 && reads[i].value == 2);
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, 2);
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 3);
+		/* the first range fails: nothing is done in a later one, and nothing counts */
+		remote[0].addr = 200000;
+		iov = (struct iovec){ from, 3 * 1024 };
+		assert_int_equal(post(&iov, 1, remote, 3, SC_RMA_WRITE), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, EINVAL);
+		assert_true(writes[0].value == 4 && writes[1].value == 4);
+		for (size_t i = 0; i < 2; i++)
+			assert_int_equal(sc_reg_close(counted[i]), 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
 /* Data and inject are of writes: a read gets its bytes, and nobody hears of it. */
 static void test_flags_of_reads(void **state)
 {
@@ -2150,6 +2215,7 @@ int main(void)
 		cmocka_unit_test(test_atomics_without_space),
 		cmocka_unit_test(test_atomics_to_one_gone_mad),
 		cmocka_unit_test(test_counted_once),
+		cmocka_unit_test(test_counted_apart),
 		cmocka_unit_test(test_flags_of_reads),
 		cmocka_unit_test(test_data_pushed_back),
 		cmocka_unit_test(test_no_memory),
