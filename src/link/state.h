@@ -67,7 +67,7 @@ struct sc_source {
 	bool named;		/* a posted receive names it, in one pass of forget.c */
 	uint32_t met;		/* its peers that are connected and not lost */
 	int error; /* SC_SOURCE_UNMET; 0; or negative errno of the last peer that was lost or not reached: */
-	const struct sc_peer *lost; /* that peer; NULL: it is freed */
+	struct sc_peer *lost; /* that peer; NULL: it is freed */
 	char stem[SC_ADDR_STEM];
 };
 

@@ -19,6 +19,7 @@
 #include "msg/recv.h"
 
 #include <errno.h>
+#include "link/connect.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/rxq.h"
@@ -54,16 +55,24 @@ void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct
 	sc_comp_ring_commit(ep->rx_cq);
 }
 
-/* Returns the error of a source that can send nothing more, or 0. 0 also if the source has been opened again. */
-static inline int lost(const struct sc_recv *recv)
+/*
+ * Returns the error of a source that can send nothing more, or 0. A source that was full, or that has been opened again,
+ * is connected to, so that the receive ends when it does. -EAGAIN: polls must first end what was with the last endpoint.
+ */
+static int lost(const struct sc_recv *recv)
 {
 	const struct sc_source *source = recv->source ? recv->source->source : NULL;
+	int ret;
 
 	if (source && source->error == SC_SOURCE_UNMET)
 		sc_peer_expect(recv->source);
 	if (!source || source->met || !source->error)
 		return 0;
-	return source->lost && (source->lost->full || sc_peer_is_back(source->lost)) ? 0 : source->error;
+	if (!source->lost)
+		return source->error;
+	ret = sc_peer_reach(source->lost);
+	/* a full peer that cannot be connected to yet may still come */
+	return source->met || !source->lost || source->lost->full ? 0 : ret;
 }
 
 static int post(struct sc_rxq *rxq, struct sc_rx_op *op)
@@ -155,8 +164,9 @@ static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 		sc_waiting_unqueue(msg);
 		sc_waiting_free(msg);
 	} while (sc_slab_has_id(op, id) && !sc_rxop_exhausted(op));
-	if (lost(recv) && sc_slab_has_id(op, id) && !sc_rxop_exhausted(op))
-		withdraw(rxq, op, lost(recv));
+	ret = lost(recv);
+	if (ret && !sc_peer_is_transient(ret) && sc_slab_has_id(op, id) && !sc_rxop_exhausted(op))
+		withdraw(rxq, op, ret);
 	return 0;
 }
 

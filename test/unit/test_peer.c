@@ -3142,6 +3142,54 @@ static void open_again_and_again(struct child *self, void *arg)
 	_exit(0); /* as a process that is killed */
 }
 
+/* Its only slot is taken. It sends a message that wants an answer, which the parent cannot give, and waits for its death. */
+static void full_sender(struct child *self, void *arg)
+{
+	struct sc_ep_attr one = end_attr();
+	struct end end;
+
+	child_on_its_own();
+	one.config.slots = 1;
+	end_open(&end, &one);
+	assert_int_equal(sc_peer_get(end.ep, arg, &end.peer), 0);
+	child_tell(self, sc_ep_address(end.ep));
+	while (!end.ep->counters.accepts)
+		sc_ep_poll(end.ep);
+	assert_int_equal(end_send(&end, end.peer, from, 8, 5, SC_TAGGED | SC_SEND_DELIVERY), 0);
+	for (;;)
+		sc_ep_poll(end.ep);
+}
+
+/* A receive from a full peer that was given up ends when that peer dies. */
+static void test_directed_at_one_given_up(void **state)
+{
+	struct sc_peer *peer, *full;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&third, NULL);
+	assert_true(child_start(&child, full_sender, (void *)sc_ep_address(pair[0].ep)));
+	assert_int_equal(sc_peer_get(third.ep, child.line, &peer), 0);
+	assert_int_equal(end_send(&third, peer, from, 8, 5, SC_TAGGED | SC_SILENT), 0);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &full), 0);
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 5, SC_TAGGED), 0);
+	while (!pair[0].ep->counters.quarantines || full->in_slot != SC_PEER_NO_SLOT)
+		sc_ep_poll(pair[0].ep);
+	ends_settle(pair, 1);
+	expect_received(&pair[0], full, into, 8, 5);
+	assert_null(full->seg);
+	assert_int_equal(end_recv(&pair[0], full, into, 8, 6, SC_TAGGED), 0);
+	assert_true(end_idle(&pair[0]));
+	child_kill(&child);
+	while (end_idle(&pair[0]))
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET);
+	end_close(&third);
+	end_close(&pair[0]);
+	(void)sc_reap_scan();
+}
+
 /* Of another process; with too little of what it takes for a while; and it ends. */
 static void test_again_elsewhere(void **state)
 {
@@ -3199,6 +3247,9 @@ static void test_again_and_dead(void **state)
 	assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), 0); /* it is back */
 	assert_int_equal(write(child.down, "e", 1), 1);
 	assert_int_equal(child_reap(&child), 0);
+	assert_true(core_has_file(child.line));
+	poll_long(&pair[0]);
+	assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET);
 	assert_true(core_has_file(child.line));
 	assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 6, SC_TAGGED), -ECONNRESET);
 	end_close(&pair[0]);
@@ -3290,6 +3341,7 @@ int main(void)
 		cmocka_unit_test(test_again_many_times),
 		cmocka_unit_test(test_again_first_what_was),
 		cmocka_unit_test(test_again_directed),
+		cmocka_unit_test(test_directed_at_one_given_up),
 		cmocka_unit_test(test_again_closed),
 		cmocka_unit_test(test_again_while_one_waits),
 		cmocka_unit_test(test_again_elsewhere),
