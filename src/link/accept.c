@@ -161,7 +161,12 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	sc_peer_set_feed(peer, SC_FEED_UP);
 	sc_peer_inbound_add(peer);
 	ep->counters.accepts++;
-	sc_peer_answer_slot(ep, index, SC_ABI_ACCEPTED, 0); /* no wake: sc_peers_ask() sees it */
+	/*
+	 * No wake: sc_peers_ask() sees it. Without its segment a peer cannot be told that the answer is taken back; so it
+	 * has none, and goes on looking for one.
+	 */
+	if (peer->seg)
+		sc_peer_answer_slot(ep, index, SC_ABI_ACCEPTED, 0);
 	if (is_left_by_dead(peer, claim))
 		sc_peer_bury(peer);
 	return true;

@@ -62,7 +62,8 @@
  *
  * The first process that proves a death writes ENDED for the dead owner (sc_owner_is_dead()), so that all others refuse
  * new operations to it at once. If the name of a peer's file was gone when the peer was let in, its file, if it is
- * back, or its pid shows the death. A slot is lost until its owner closes only if the claimant was in another pid
+ * back, or its pid shows the death. Such a peer has no answer until it is given up, so it goes on looking for one: without
+ * its segment nobody can add CHANGED there. A slot is lost until its owner closes only if the claimant was in another pid
  * namespace and died before 5, or after a refusal.
  */
 #ifndef SC_PEER_H

@@ -1945,6 +1945,29 @@ static void test_vanished(void **state)
 		vanished(i & 1, i & 2);
 }
 
+/* The other has let it in without a segment, and gives it up later: it is told, though it has looked at the slot before. */
+static void test_vanished_later(void **state)
+{
+	struct sc_peer *there, *back;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	there = end_find(&pair[0], &pair[1]);
+	back = end_find(&pair[1], &pair[0]);
+	assert_int_equal(end_send(&pair[0], there, from, 8, 0, SC_SILENT), 0);
+	sc_shmfile_unlink(&pair[0].ep->seg->file);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+	ends_settle(pair, 2);
+	expect_received(&pair[1], back, into, 8, 0);
+	assert_int_equal(end_send(&pair[0], there, from, 8, 0, SC_SILENT), 0);
+	assert_int_equal(end_send(&pair[1], back, from, 8, 0, 0), -ECONNRESET);
+	ends_settle(pair, 2);
+	assert_int_equal(end_send(&pair[0], there, from, 8, 0, 0), -ECONNRESET);
+	assert_int_equal(there->link, SC_LINK_DOWN);
+	pair_close(pair);
+}
+
 /* More messages than one poll takes, from one without a name; one poll, and the other calls. Its peer. */
 #define MANY 80
 
@@ -3307,6 +3330,7 @@ int main(void)
 		cmocka_unit_test(test_killed_nameless),
 		cmocka_unit_test(test_killed_nameless_elsewhere),
 		cmocka_unit_test(test_vanished),
+		cmocka_unit_test(test_vanished_later),
 		cmocka_unit_test(test_vanished_departs),
 		cmocka_unit_test(test_vanished_killed),
 		cmocka_unit_test(test_lock_lost),
