@@ -77,6 +77,43 @@ static bool is_left_by_dead(const struct sc_peer *peer, uint64_t claim)
 	return peer->seg ? sc_peer_is_dead(peer) : sc_owner_left(peer->address);
 }
 
+/*
+ * Tells whether the claim is not of the endpoint that this peer has been, but of the next one with its address. Another
+ * file has the name; and its owner has made the claim, as the claim still stands after that look: an endpoint departs
+ * before the next one opens.
+ */
+static bool is_successor(const struct sc_peer *peer, uint32_t index)
+{
+	uint64_t *claims = sc_seg_claims(peer->ep->seg);
+
+	return sc_peer_is_back(peer) &&
+	       (sc_load_acquire_64(&claims[index]) & SC_ABI_CLAIM_STATE) == SC_ABI_PUBLISHED;
+}
+
+/*
+ * Makes a peer new that comes again: one side was full, or the next endpoint has its address. -EAGAIN: everything with
+ * the last connection must end first. -EUSERS: its messages still wait here; the peer stays full, and tries again.
+ */
+static int renew(struct sc_peer *peer, uint32_t index)
+{
+	bool was_full = peer->full && (peer->link == SC_LINK_DOWN || peer->in_slot != SC_PEER_NO_SLOT);
+
+	if (!was_full && !is_successor(peer, index))
+		return 0;
+	if (!sc_peer_is_parted(peer) || peer->in_slot != SC_PEER_NO_SLOT)
+		return -EAGAIN;
+	if (!sc_list_empty(&peer->recv.waiting))
+		return -EUSERS;
+	sc_peer_renew(peer);
+	return 0;
+}
+
+/* Attaches the peer's segment. After a claimant has departed, the name may be the next endpoint's. */
+static int attach(struct sc_peer *peer, uint64_t claim)
+{
+	return (claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED ? -ECONNREFUSED : sc_peer_attach(peer);
+}
+
 static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
 		struct sc_peer **met)
 {
@@ -91,15 +128,14 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	if (ret)
 		return ret;
 	*met = peer;
-	if (sc_peer_may_retry(peer))
-		sc_peer_renew(peer);
-	else if (peer->full && peer->in_slot != SC_PEER_NO_SLOT)
-		return -EAGAIN; /* its last claim must be returned first */
+	ret = renew(peer, index);
+	if (ret)
+		return ret;
 	if (peer->feed != SC_FEED_NONE)
 		return -EALREADY;
 	if (peer->link == SC_LINK_DOWN && !has_left(peer, claim))
 		return peer->error;
-	ret = peer->link == SC_LINK_DOWN ? 0 : sc_peer_attach(peer);
+	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer, claim);
 	if (ret == -ECONNREFUSED) {
 		/* it has closed or died meanwhile; messages in our memory, and in its own, can still be delivered */
 		attach_left(peer);

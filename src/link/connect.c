@@ -12,10 +12,41 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "link/rxq.h"
+#include "os/addr.h"
 #include "os/shmfile.h"
 #include "proc/oversub.h"
 #include "shm/attach.h"
 #include "shm/memory.h"
+
+/* Tells whether the peer has come, and has departed or died since. Then it has had a name in this machine. */
+static bool has_departed(const struct sc_peer *peer)
+{
+	return peer->feed == SC_FEED_DONE ? peer->in_slot == SC_PEER_NO_SLOT
+					  : peer->feed == SC_FEED_DRAINING && !peer->vanished;
+}
+
+/* Tells whether another file than that of the lost peer has its name. Costs a system call. */
+static bool is_back(const struct sc_peer *peer)
+{
+	ino_t ino = peer->seg ? peer->seg->ino : peer->ino;
+	dev_t dev = peer->seg ? peer->seg->dev : peer->dev;
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr parts;
+
+	/* a peer from elsewhere, or whose file could not be examined, stays lost */
+	if ((!ino && peer->error != -ECONNREFUSED && !has_departed(peer)) ||
+	    !sc_list_empty(&peer->recv.waiting) || sc_addr_parse(peer->address, &parts))
+		return false;
+	sc_addr_file(&parts, name);
+	return sc_shmfile_is_taken(name, dev, ino);
+}
+
+bool sc_peer_is_back(const struct sc_peer *peer)
+{
+	int ret = is_back(peer) ? sc_seg_find(peer->address) : -ECONNREFUSED;
+
+	return !ret || sc_peer_is_transient(ret);
+}
 
 /* Sets what is known of access to the peer's memory without a try. */
 static void prepare_cma(struct sc_peer *peer)

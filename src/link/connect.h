@@ -31,4 +31,10 @@ const char *sc_peer_connect_advice(int error);
 /* Tells whether a later try may succeed. */
 bool sc_peer_is_transient(int error);
 
+/*
+ * Tells whether a peer's address has been opened again, as far as is known: true also if descriptors are short. System
+ * calls. False if messages of the last endpoint still wait.
+ */
+bool sc_peer_is_back(const struct sc_peer *peer);
+
 #endif

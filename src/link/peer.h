@@ -45,13 +45,15 @@
  *   - Each send first looks whether the peer has closed (sc_peer_has_closed()), and the last endpoint closes before the
  *     new one opens. So no later message reaches the last one.
  *   - A peer whose messages still wait here does not come back: those messages belong to the last endpoint.
- *   - The new endpoint only answers: it connects to those that have connected to it. One that connects first is refused
- *     where the last one is known (-EALREADY). The provider opens only receive contexts again, which send nothing first.
+ *   - The new endpoint may connect first, for a receive from one peer. The peer lets it in once everything with the last
+ *     one has ended there (is_successor() in accept.c). While messages of the last one wait there, it is refused
+ *     (-EALREADY); the provider opens only receive contexts again, which send no messages.
  *
  * Step 2 fails with -EUSERS while the peer has no free slot: the link stays NONE, attached, and the next operation
  * tries again. If such a full peer asks for an answer, this endpoint gives up the connection and tells the peer so
  * (SC_ABI_BROKEN, EUSERS). Both set `full`; when everything between the two has ended, either may connect as if they
- * had never met (sc_peer_renew()).
+ * had never met (sc_peer_renew()). A peer that comes again while a message of it still waits is refused with EUSERS, so
+ * that it stays `full`.
  *
  * If the connecting process dies before 2, nothing is shared. If it dies before 5, a claim remains with the ticket of a
  * dead process. The owner frees the slot in sc_peer_reclaim(), once no process has that pid; the same holds for a

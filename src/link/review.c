@@ -15,7 +15,6 @@
 #include "link/rxq.h"
 #include "os/addr.h"
 #include "os/host.h"
-#include "os/shmfile.h"
 #include "shm/attach.h"
 #include "shm/guard.h"
 
@@ -34,22 +33,6 @@
 
 
 /* ---- again ----------------------------------------------------------------------------------- */
-
-/* Tells whether another file than that of the lost peer has its name. Costs a system call. */
-static bool is_back(const struct sc_peer *peer)
-{
-	ino_t ino = peer->seg ? peer->seg->ino : peer->ino;
-	dev_t dev = peer->seg ? peer->seg->dev : peer->dev;
-	char name[SC_ADDR_NAME_MAX];
-	struct sc_addr parts;
-
-	/* a peer from elsewhere, or whose file could not be examined, stays lost */
-	if ((!ino && peer->error != -ECONNREFUSED) || !sc_list_empty(&peer->recv.waiting) ||
-	    sc_addr_parse(peer->address, &parts))
-		return false;
-	sc_addr_file(&parts, name);
-	return sc_shmfile_is_taken(name, dev, ino);
-}
 
 /*
  * Looks at the claims once more before it connects to a peer that may be gone. If no endpoint has the peer's address any
@@ -78,7 +61,7 @@ static int connect_again(struct sc_peer *peer)
 		sc_peer_renew(peer);
 		return connect_or_meet(peer);
 	}
-	if (!is_back(peer))
+	if (!sc_peer_is_back(peer))
 		return peer->error;
 	/* the claims of the last endpoint were all made before */
 	sc_peers_meet_last(ep->rxq);
@@ -131,11 +114,6 @@ void sc_peer_expect(struct sc_peer *peer)
 		return;
 	source->error = 0;
 	(void)sc_peer_connect(peer);
-}
-
-bool sc_peer_is_back(const struct sc_peer *peer)
-{
-	return is_back(peer) && !sc_seg_find(peer->address);
 }
 
 bool sc_peer_is_overdue(struct sc_peer *peer)
@@ -381,7 +359,8 @@ int sc_peers_review(struct sc_ep *ep, bool all)
 
 	ep->membership = now;
 	changes = sc_peer_review_claims(ep);
-	if (!all && !changed)
+	/* a claim may wait for the end of a link */
+	if (!all && !changed && !ep->waits)
 		return changes;
 	sc_list_for (entry, &ep->peers)
 		changes += review_link(sc_list_entry(entry, struct sc_peer, all));

@@ -18,9 +18,6 @@ int sc_peer_reach(struct sc_peer *peer);
  */
 void sc_peer_expect(struct sc_peer *peer);
 
-/* Tells whether a lost peer's address has been opened again. System calls. */
-bool sc_peer_is_back(const struct sc_peer *peer);
-
 /*
  * Tells whether a given-up peer that has memory of ours in hand has run for 20 seconds since, so that its words break
  * the rules. False at the first calls, and while its process is stopped. System calls, now and then.

@@ -362,6 +362,36 @@ static void test_again_before_it_departs(void **state)
 	pair_close(pair);
 }
 
+/* A full endpoint gave up a peer that still has a message of it: it is full to that peer until the message is received. */
+static void test_again_with_a_message(void **state)
+{
+	struct sc_peer *there;
+
+	(void)state;
+	full_open();
+	there = end_find(&pair[1], &pair[0]);
+	assert_int_equal(end_send(&pair[1], there, from, 8, 5, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 6, SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[1], there, from, 8, 6, SC_TAGGED | SC_SEND_DELIVERY), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].rx).err, 0);
+	assert_int_equal(comp_take(&pair[1].tx).err, EUSERS);
+	end_close(&third);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(sc_peer_reach(there), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(there->link, SC_LINK_DOWN);
+		assert_int_equal(there->error, -EUSERS);
+		assert_true(there->full);
+	}
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 5, SC_TAGGED), 0);
+	expect_received(&pair[0], end_find(&pair[0], &pair[1]), into, 8, 5);
+	check_traffic(&pair[1], &pair[0]);
+	check_traffic(&pair[0], &pair[1]);
+	pair_close(pair);
+}
+
 /* A connection that fails half-way leaves nothing behind, whatever happens before the next poll. */
 static void test_half_way(void **state)
 {
@@ -3213,6 +3243,70 @@ static void test_directed_at_one_given_up(void **state)
 	(void)sc_reap_scan();
 }
 
+/* The connection between pair[0] and the last one, before the new one comes. */
+enum last { ANSWERED, CAME, CAME_UNSEEN, UNANSWERED, FULL, LASTS };
+
+static void last_meets(enum last last)
+{
+	struct sc_ep_attr one = end_attr();
+	char byte;
+
+	if (last == ANSWERED || last == UNANSWERED) {
+		assert_int_equal(again_send(8, last == ANSWERED ? SC_SEND_DELIVERY : SC_SILENT), 0);
+		again_receive(8);
+		if (last == ANSWERED)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	} else if (last != FULL) {
+		assert_int_equal(end_recv(&pair[1], end_find(&pair[1], &pair[0]), &byte, 1, 5, SC_TAGGED),
+				 0);
+		if (last == CAME)
+			ends_settle(pair, 2);
+	} else {
+		end_close(&pair[1]);
+		one.name = &again_name;
+		one.index = INDEX;
+		one.config.slots = 1;
+		end_open(&pair[1], &one);
+		assert_int_equal(end_send(&third, end_find(&third, &pair[1]), from, 8, 0, SC_SILENT), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -EUSERS);
+	}
+}
+
+/* The new one first posts a receive from a peer that has known the last one: that peer lets it in. */
+static void test_again_comes_first(void **state)
+{
+	struct sc_peer *back;
+	char byte;
+
+	(void)state;
+	for (enum last last = ANSWERED; last < LASTS; last++)
+		for (int seen = 0; seen < 2; seen++) {
+			again_begin();
+			end_open(&third, NULL);
+			last_meets(last);
+			end_close(&pair[1]);
+			if (seen)
+				ends_settle(pair, 1);
+			again_open();
+			back = end_find(&pair[1], &pair[0]);
+			assert_int_equal(end_recv(&pair[1], back, &byte, 1, 5, SC_TAGGED), 0);
+			while (!sc_peer_has_come(back) && back->link == SC_LINK_UP) {
+				sc_ep_poll(pair[0].ep);
+				sc_ep_poll(pair[1].ep);
+			}
+			assert_int_equal(back->link, SC_LINK_UP);
+			assert_int_equal(pair[0].peer->feed, SC_FEED_UP);
+			assert_int_equal(pair[0].peer->link, SC_LINK_NONE);
+			assert_int_equal(
+				end_send(&pair[0], pair[0].peer, from, 1, 5, SC_TAGGED | SC_SILENT), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[1], back, &byte, 1, 5);
+			assert_int_equal(pair[0].ep->counters.refusals, 0);
+			end_close(&third);
+			pair_close(pair);
+		}
+}
+
 /* Of another process; with too little of what it takes for a while; and it ends. */
 static void test_again_elsewhere(void **state)
 {
@@ -3291,6 +3385,7 @@ int main(void)
 		cmocka_unit_test(test_heard_but_not_reached),
 		cmocka_unit_test(test_not_reached_and_gone),
 		cmocka_unit_test(test_again_before_it_departs),
+		cmocka_unit_test(test_again_with_a_message),
 		cmocka_unit_test(test_half_way),
 		cmocka_unit_test(test_nobody_there),
 		cmocka_unit_test(test_unknown_namespace),
@@ -3365,6 +3460,7 @@ int main(void)
 		cmocka_unit_test(test_again_many_times),
 		cmocka_unit_test(test_again_first_what_was),
 		cmocka_unit_test(test_again_directed),
+		cmocka_unit_test(test_again_comes_first),
 		cmocka_unit_test(test_directed_at_one_given_up),
 		cmocka_unit_test(test_again_closed),
 		cmocka_unit_test(test_again_while_one_waits),
