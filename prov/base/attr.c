@@ -61,9 +61,6 @@ const uint64_t shmcma_offers[SHMCMA_OFFERS] = {
  */
 #define COMP_ORDER FI_ORDER_STRICT
 
-/* Since libfabric 1.18: calls that drive data also drive control operations. */
-#define PROGRESS_CONTROL_UNIFIED 3
-
 /* ---- refusing -------------------------------------------------------------------------------- */
 
 #define TEXT_SIZE 512
@@ -321,17 +318,18 @@ static int check_threading(enum fi_threading hint)
 
 /*
  * Control operations are complete when their call returns, so any control progress asked for holds; for fi_join there
- * is the thread (domain.c). Data moves when the application calls, or by a thread on request.
+ * is the thread (domain.c). Data moves when the application calls, or by a thread on request. From libfabric 2.0 on the
+ * field `progress`, for both kinds of operations, is data_progress under another name.
  */
 static int check_progress(const struct fi_domain_attr *hint, uint64_t offered)
 {
 	if (offered & FI_PEER && hint->data_progress == FI_PROGRESS_AUTO)
 		return refuse_number("domain_attr->data_progress, with FI_PEER", hint->data_progress,
 				     FI_PROGRESS_MANUAL);
-	if ((unsigned int)hint->control_progress > PROGRESS_CONTROL_UNIFIED)
+	if ((unsigned int)hint->control_progress > SHMCMA_PROGRESS_CONTROL_UNIFIED)
 		return refuse_number("domain_attr->control_progress", hint->control_progress,
 				     FI_PROGRESS_MANUAL);
-	if ((unsigned int)hint->data_progress > FI_PROGRESS_MANUAL)
+	if ((unsigned int)hint->data_progress > SHMCMA_PROGRESS_CONTROL_UNIFIED)
 		return refuse_number("domain_attr->data_progress", hint->data_progress,
 				     FI_PROGRESS_MANUAL);
 	return 0;

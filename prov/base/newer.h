@@ -29,6 +29,10 @@
 #define SHMCMA_TAG_CCL 2		   /* the highest known; 1 is FI_TAG_MPI */
 #define SHMCMA_TAG_MAX_FORMAT (1ULL << 16) /* from here on a mask */
 
+/* ---- progress, since 1.18: calls that drive data also drive control operations ------------------ */
+
+#define SHMCMA_PROGRESS_CONTROL_UNIFIED 3
+
 /* ---- options of endpoints, behind FI_OPT_XPU_TRIGGER, 9 --------------------------------------- */
 
 enum {

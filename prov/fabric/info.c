@@ -52,6 +52,16 @@ static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint, uint
 	attr->rx_ctx_cnt = hint && hint->rx_ctx_cnt ? hint->rx_ctx_cnt : 1;
 }
 
+/* A progress of data that is for both kinds of operations decides where there is no hint of its own. */
+static enum fi_progress control_progress(const struct fi_domain_attr *hint)
+{
+	if (hint && hint->control_progress)
+		return hint->control_progress;
+	if (hint && (unsigned int)hint->data_progress == SHMCMA_PROGRESS_CONTROL_UNIFIED)
+		return hint->data_progress;
+	return shmcma_module.control_progress;
+}
+
 static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr *hint, uint64_t granted,
 		       int mr_mode, const struct fid_fabric *fabric)
 {
@@ -63,8 +73,7 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	else if (fabric)
 		attr->domain = (struct fid_domain *)find(FI_CLASS_DOMAIN, NULL, fabric);
 	attr->threading = hint && hint->threading ? hint->threading : FI_THREAD_SAFE;
-	attr->control_progress =
-		hint && hint->control_progress ? hint->control_progress : shmcma_module.control_progress;
+	attr->control_progress = control_progress(hint);
 	attr->data_progress = shmcma_granted_progress(hint, granted);
 	attr->resource_mgmt = FI_RM_ENABLED;
 	attr->av_type = hint ? hint->av_type : FI_AV_UNSPEC;

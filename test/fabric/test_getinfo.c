@@ -715,9 +715,31 @@ static void test_progress(void **state)
 	info = ask();
 	assert_int_equal(info->domain_attr->data_progress, FI_PROGRESS_AUTO);
 	fi_freeinfo(info);
-	hints->domain_attr->data_progress = 3; /* of control alone */
-	refused();
 	hints->domain_attr->data_progress = 77;
+	refused();
+}
+
+/*
+ * Calls that drive data also drive control operations (libfabric 2.x): 3. There the field `progress` shares its place with
+ * data_progress, and implies manual progress.
+ */
+static void test_progress_unified(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	hints->domain_attr->data_progress = 3;
+	info = ask();
+	assert_int_equal(info->domain_attr->data_progress, 3);
+	assert_int_equal(info->domain_attr->control_progress, 3);
+	fi_freeinfo(info);
+	hints->domain_attr->control_progress = FI_PROGRESS_AUTO;
+	info = ask();
+	assert_int_equal(info->domain_attr->data_progress, 3);
+	assert_int_equal(info->domain_attr->control_progress, FI_PROGRESS_AUTO);
+	fi_freeinfo(info);
+	hints->domain_attr->control_progress = 0;
+	hints->domain_attr->data_progress = 4;
 	refused();
 }
 
@@ -1876,6 +1898,7 @@ int main(int argc, char **argv)
 		TEST(test_traffic_class),
 		TEST(test_threading),
 		TEST(test_progress),
+		TEST(test_progress_unified),
 		TEST(test_resource_and_av),
 		TEST(test_mr_mode),
 		TEST(test_domain_numbers),
