@@ -464,7 +464,7 @@ SHMCMA_CALL(int, av_remove, struct fid_av *fid, fi_addr_t *fi_addr, size_t count
 	pthread_mutex_lock(&av->lock);
 	for (size_t i = 0; i < count && !ret; i++)
 		if (!shmcma_av_entry_locked(av, fi_addr[i]))
-			ret = -FI_ENOENT;
+			ret = -FI_EINVAL;
 	pthread_mutex_unlock(&av->lock);
 	for (size_t i = 0; i < count && !ret; i++)
 		remove_one(av, fi_addr[i]);
