@@ -412,11 +412,20 @@ static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered,
 	return 0;
 }
 
-/* Groups of peers, with API 2.0; each address belongs to group 0 alone. Counters have all values, so any hint fits. */
-static int check_domain_2_0(const struct fi_domain_attr *hint)
+/*
+ * Keys of endpoints, with API 1.20: there are none. Groups of peers, with 2.0: each address belongs to group 0 alone.
+ * Counters have all values, so any hint fits.
+ */
+static int check_domain_newer(const struct fi_domain_attr *hint, uint32_t version)
 {
-	return check_max("domain_attr->max_group_id",
-			 ((const struct shmcma_domain_attr *)hint)->max_group_id, 0);
+	const struct shmcma_domain_attr *newer = (const struct shmcma_domain_attr *)hint;
+
+	if (FI_VERSION_GE(version, FI_VERSION(1, 20)) &&
+	    check_max("domain_attr->max_ep_auth_key", newer->max_ep_auth_key, 0))
+		return -FI_ENODATA;
+	return FI_VERSION_LT(version, FI_VERSION(2, 0))
+		       ? 0
+		       : check_max("domain_attr->max_group_id", newer->max_group_id, 0);
 }
 
 static int check_domain(const struct fi_domain_attr *hint, uint32_t version, uint64_t offered,
@@ -431,9 +440,8 @@ static int check_domain(const struct fi_domain_attr *hint, uint32_t version, uin
 	if ((unsigned int)hint->av_type > FI_AV_TABLE)
 		return refuse_number("domain_attr->av_type", hint->av_type, FI_AV_TABLE);
 	if (check_threading(hint->threading) || check_progress(hint, offered) ||
-	    check_mr_mode(hint->mr_mode, version) || check_domain_counts(hint))
-		return -FI_ENODATA;
-	if (FI_VERSION_GE(version, FI_VERSION(2, 0)) && check_domain_2_0(hint))
+	    check_mr_mode(hint->mr_mode, version) || check_domain_counts(hint) ||
+	    check_domain_newer(hint, version))
 		return -FI_ENODATA;
 	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? 0 : check_domain_1_5(hint, offered, granted);
 }

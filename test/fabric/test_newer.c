@@ -637,6 +637,19 @@ static void tag_mpi(void)
 	pair_close(&pair);
 }
 
+/* Asks for that many keys of an endpoint. */
+static int ask_keys(uint32_t version, size_t keys)
+{
+	struct fi_info *hints = newer_hints(&(struct pair_want){ .caps = FI_MSG }), *info = NULL;
+	int ret;
+
+	((struct domain_attr *)hints->domain_attr)->max_ep_auth_key = keys;
+	ret = newer_getinfo(version, NULL, NULL, 0, hints, &info);
+	fi_freeinfo(hints);
+	fi_freeinfo(info);
+	return ret;
+}
+
 /* Asks for peer groups up to that one, and for counters up to that value. */
 static int ask_domain(uint32_t version, uint32_t groups, uint64_t counts)
 {
@@ -662,6 +675,10 @@ static int ask_domain(uint32_t version, uint32_t groups, uint64_t counts)
 
 static void domain_attributes(void)
 {
+	gives(ask_keys(v1_17, 1), 0); /* not a field yet */
+	gives(ask_keys(v1_20, 0), 0);
+	gives(ask_keys(v1_20, 1), -FI_ENODATA);
+	gives(ask_keys(v2_0, 1), -FI_ENODATA);
 	gives(ask_domain(v2_0, 0, 0), 0);
 	gives(ask_domain(v2_0, 1, 0), -FI_ENODATA);
 	gives(ask_domain(v1_17, 1, 0), 0); /* not a field yet */
