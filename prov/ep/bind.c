@@ -9,6 +9,7 @@
 #include "obj/cntr.h"
 #include "obj/cq.h"
 #include "obj/eq.h"
+#include "obj/mr.h"
 #include "wait/lock.h"
 #include "wait/polled.h"
 #include "wait/wait.h"
@@ -122,6 +123,14 @@ static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 		shmcma_lock_merge_locked(&ep->locked, &cntr->locked);
 	}
 	return 0;
+}
+
+/* Peers reach registered memory through every endpoint of the domain, so nothing is bound, before fi_enable or later. */
+static int bind_mr(const struct shmcma_ep *ep, const struct fid *mr, uint64_t flags)
+{
+	if (flags)
+		return -FI_EBADFLAGS;
+	return shmcma_mr_is_of(mr, ep->domain) ? 0 : -FI_EINVAL;
 }
 
 static int bind_stx(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
@@ -247,6 +256,8 @@ int shmcma_ep_bind_locked(struct shmcma_ep *ep, struct fid *object, uint64_t fla
 		return bind_sep(ep, object, flags);
 	if (fclass == FI_CLASS_SRX_CTX || (object->fclass == FI_CLASS_AV && fclass != FI_CLASS_EP))
 		return -FI_EINVAL;
+	if (object->fclass == FI_CLASS_MR)
+		return bind_mr(ep, object, flags);
 	if (ep->core)
 		return -FI_EOPBADSTATE;
 	switch (object->fclass) {

@@ -162,6 +162,31 @@ static void bind_of_another_domain(void)
 	pair_close(&pair);
 }
 
+/* Memory needs no endpoint: the call succeeds for memory of the domain, at any time, and changes nothing. */
+static void bind_memory(void)
+{
+	struct fid_mr *mr, *foreign;
+	struct pair pair, other;
+	struct fid_ep *ep;
+	char buf[8];
+
+	pair_open(&pair, NULL);
+	pair_open(&other, NULL);
+	gives(fi_mr_reg(pair.domain, buf, sizeof(buf), FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL), 0);
+	gives(fi_mr_reg(other.domain, buf, sizeof(buf), FI_REMOTE_WRITE, 0, 1, 0, &foreign, NULL), 0);
+	ep = pair_open_ep(&pair);
+	gives(fi_ep_bind(ep, &mr->fid, 0), 0);
+	gives(fi_ep_bind(ep, &mr->fid, FI_REMOTE_WRITE), -FI_EBADFLAGS);
+	gives(fi_ep_bind(ep, &foreign->fid, 0), -FI_EINVAL);
+	gives(fi_ep_bind(pair.a.ep, &mr->fid, 0), 0);
+	gives(fi_ep_bind(pair.a.ep, &foreign->fid, 0), -FI_EINVAL);
+	close_fid(mr);
+	close_fid(foreign);
+	close_fid(ep);
+	pair_close(&other);
+	pair_close(&pair);
+}
+
 static void bind_after_enable(void)
 {
 	struct fid_eq *eq;
@@ -904,6 +929,7 @@ int main(void)
 		ALONE(bind_av_and_eq),
 		ALONE(bind_others),
 		ALONE(bind_of_another_domain),
+		ALONE(bind_memory),
 		ALONE(bind_after_enable),
 		ALONE(enable),
 		ALONE(enable_in_the_end),
