@@ -275,9 +275,19 @@ static int check_tag_format(uint64_t format, uint32_t version)
 	return check_max("ep_attr->mem_tag_format", format, SHMCMA_TAG_CCL);
 }
 
-static int check_contexts(const char *what, size_t asked)
+static int check_contexts(const char *what, size_t asked, size_t offered)
 {
-	return asked == FI_SHARED_CONTEXT ? 0 : check_max(what, asked, SHMCMA_CONTEXTS);
+	return asked == FI_SHARED_CONTEXT ? 0 : check_max(what, asked, offered);
+}
+
+/* A context of a scalable endpoint has one direction, and a collective operation needs both. */
+static int check_context_counts(const struct fi_ep_attr *hint, uint64_t granted)
+{
+	if (granted & FI_COLLECTIVE)
+		return check_contexts("ep_attr->tx_ctx_cnt, with FI_COLLECTIVE", hint->tx_ctx_cnt, 1) ||
+		       check_contexts("ep_attr->rx_ctx_cnt, with FI_COLLECTIVE", hint->rx_ctx_cnt, 1);
+	return check_contexts("ep_attr->tx_ctx_cnt", hint->tx_ctx_cnt, SHMCMA_CONTEXTS) ||
+	       check_contexts("ep_attr->rx_ctx_cnt", hint->rx_ctx_cnt, SHMCMA_CONTEXTS);
 }
 
 static int check_ep(const struct fi_ep_attr *hint, uint32_t version, uint64_t granted)
@@ -293,9 +303,7 @@ static int check_ep(const struct fi_ep_attr *hint, uint32_t version, uint64_t gr
 	    check_max("ep_attr->max_order_raw_size", hint->max_order_raw_size, ordered) ||
 	    check_max("ep_attr->max_order_war_size", hint->max_order_war_size, ordered) ||
 	    check_max("ep_attr->max_order_waw_size", hint->max_order_waw_size, ordered) ||
-	    check_tag_format(hint->mem_tag_format, version) ||
-	    check_contexts("ep_attr->tx_ctx_cnt", hint->tx_ctx_cnt) ||
-	    check_contexts("ep_attr->rx_ctx_cnt", hint->rx_ctx_cnt))
+	    check_tag_format(hint->mem_tag_format, version) || check_context_counts(hint, granted))
 		return -FI_ENODATA;
 	if (FI_VERSION_GE(version, FI_VERSION(1, 5)) && (hint->auth_key || hint->auth_key_size))
 		return shmcma_refuse("ep_attr->auth_key", "a key", "none");

@@ -189,6 +189,12 @@ static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)
 	sep->info->caps =
 		info->caps ? shmcma_granted_caps(sep->ep->domain->api_version, info, shmcma_offers[0])
 			   : sep->ep->caps;
+	if (sep->info->caps & FI_COLLECTIVE) {
+		shmcma_warn(FI_LOG_EP_CTRL,
+			    "a scalable endpoint has no FI_COLLECTIVE: a collective operation needs both "
+			    "directions, and each context has one\n");
+		return -FI_EINVAL;
+	}
 	tx_attr_copy(sep->info->tx_attr, info->tx_attr);
 	rx_attr_copy(sep->info->rx_attr, info->rx_attr);
 	ret = shmcma_tx_attr_complete(sep->info->tx_attr, sep->info->caps);

@@ -646,6 +646,29 @@ static void test_tag_format(void **state)
 	}
 }
 
+/* A context has one direction, and a collective operation needs both. */
+static void test_collective_contexts(void **state)
+{
+	static const size_t counts[] = { 1, FI_SHARED_CONTEXT };
+	struct fi_info *info;
+
+	(void)state;
+	hints->caps = FI_MSG | FI_COLLECTIVE;
+	for (int i = 0; i < 2; i++) {
+		hints->ep_attr->tx_ctx_cnt = hints->ep_attr->rx_ctx_cnt = counts[i];
+		accepted();
+	}
+	hints->ep_attr->tx_ctx_cnt = 2;
+	refused();
+	hints->ep_attr->tx_ctx_cnt = 1;
+	hints->ep_attr->rx_ctx_cnt = 2;
+	refused();
+	hints->caps = 0;
+	info = ask();
+	assert_true(!(info->caps & FI_COLLECTIVE) && !info->next);
+	fi_freeinfo(info);
+}
+
 static void test_auth_key(void **state)
 {
 	struct fi_info *info;
@@ -1894,6 +1917,7 @@ int main(int argc, char **argv)
 		TEST(test_ep_type),
 		TEST(test_protocol),
 		TEST(test_tag_format),
+		TEST(test_collective_contexts),
 		TEST(test_auth_key),
 		TEST(test_traffic_class),
 		TEST(test_threading),

@@ -218,6 +218,22 @@ static void test_open(void)
 	fi_freeinfo(pair.info);
 }
 
+/* A collective operation needs both directions of one endpoint. */
+static void test_no_collectives(void)
+{
+	struct pair pair;
+	struct fid_ep *sep;
+
+	pair_open_domain(&pair, &(struct pair_want){ .caps = CAPS });
+	pair.info->caps |= FI_COLLECTIVE;
+	gives(fi_scalable_ep(pair.domain, pair.info, &sep, NULL), -FI_EINVAL);
+	pair.info->ep_attr->rx_ctx_cnt = CONTEXTS;
+	gives(fi_scalable_ep(pair.domain, pair.info, &sep, NULL), -FI_EINVAL);
+	gives(fi_close(&pair.domain->fid), 0);
+	gives(fi_close(&pair.fabric->fid), 0);
+	fi_freeinfo(pair.info);
+}
+
 /* A place is one context's at a time. */
 static void test_open_again(void)
 {
@@ -1020,6 +1036,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ALONE(test_open),
+		ALONE(test_no_collectives),
 		ALONE(test_open_again),
 		ALONE(test_rx_again),
 		ALONE(test_rx_later),
