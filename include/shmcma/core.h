@@ -415,6 +415,11 @@ struct sc_ep_name {
 
 /* -EIO and others: the kernel gives no random numbers. */
 int sc_ep_name_init(struct sc_ep_name *name);
+/*
+ * Writes the address that the endpoint of this process with that name and index 0 has, or will have, into
+ * addr[SC_ADDR_SIZE]. Negative errno: this process cannot have an endpoint.
+ */
+int sc_ep_name_address(const struct sc_ep_name *name, char *addr);
 
 /*
  * Operations of one kind to one peer are done in the order of posting, except reads and writes against atomics. Each

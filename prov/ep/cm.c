@@ -18,13 +18,16 @@ static struct shmcma_ep *ep_of(struct fid *fid)
 }
 
 /*
- * Contexts of a scalable endpoint have its name, and the scalable endpoint has the name of the context with number 0.
+ * Returns the address of the endpoint, "" before it has one. Contexts of a scalable endpoint have the address of the
+ * scalable endpoint: that of the context with number 0, which is known before that context is enabled.
  */
-static struct sc_ep *named_by(const struct shmcma_ep *ep)
+static const char *address_of(const struct shmcma_ep *ep)
 {
 	const struct shmcma_ep *first = ep->sep ? ep->sep->first : ep;
 
-	return first ? first->core : NULL;
+	if (first && first->core)
+		return sc_ep_address(first->core);
+	return ep->sep ? ep->sep->address : "";
 }
 
 /* Tells whether the application may name it. */
@@ -65,7 +68,7 @@ SHMCMA_CALL(int, ep_setname, fid_t fid, void *addr, size_t addrlen)
 	if (!has_name(ep))
 		return -FI_EOPNOTSUPP;
 	shmcma_lock(ep->domain);
-	if (named_by(ep))
+	if (*address_of(ep))
 		ret = -FI_EOPBADSTATE;
 	else if (kind == SC_ADDR_SERVICE)
 		strcpy(ep->name, copy + strlen(SC_ADDR_PREFIX));
@@ -81,11 +84,11 @@ static int copy_name(const char *name, size_t size, void *addr, size_t *addrlen)
 {
 	size_t room = *addrlen;
 
+	*addrlen = size;
 	if (!name[0])
 		return -FI_EOPBADSTATE;
 	if (room && !addr)
 		return -FI_EINVAL;
-	*addrlen = size;
 	if (room)
 		memcpy(addr, name, room < size ? room : size);
 	return room < size ? -FI_ETOOSMALL : 0;
@@ -102,9 +105,8 @@ SHMCMA_CALL(int, ep_getname, fid_t fid, void *addr, size_t *addrlen)
 	if (!addrlen)
 		return -FI_EINVAL;
 	shmcma_lock(ep->domain);
-	if (named_by(ep))
-		strncpy(address, sc_ep_address(named_by(ep)), sizeof(address) - 1);
-	else if (chosen->name[0])
+	strcpy(address, address_of(ep));
+	if (!address[0] && chosen->name[0])
 		sc_addr_service(chosen->name, address);
 	ret = ep->given ? copy_name(ep->given, strlen(ep->given) + 1, addr, addrlen)
 			: copy_name(address, sizeof(address), addr, addrlen);

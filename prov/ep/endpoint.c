@@ -144,12 +144,15 @@ static bool reports_rx(const struct shmcma_ep *ep)
 
 static int enable_sep(struct shmcma_sep *sep)
 {
+	int ret;
+
 	if (sep->enabled)
 		return -FI_EOPBADSTATE;
 	if (!sep->ep->av)
 		return -FI_ENOAV;
-	sep->enabled = true;
-	return 0;
+	ret = sc_ep_name_address(&sep->name, sep->address);
+	sep->enabled = !ret;
+	return shmcma_error(ret);
 }
 
 static int enable(struct shmcma_ep *ep)

@@ -13,6 +13,7 @@ struct shmcma_sep {
 	struct shmcma_ep *ep;
 	struct fi_info *info;
 	struct sc_ep_name name;
+	char address[SC_ADDR_SIZE]; /* since it is enabled; else "" */
 	bool enabled;
 	size_t rx_count, tx_count;
 	uint16_t tx_opened;	     /* transmit contexts opened so far */

@@ -57,19 +57,39 @@ int sc_ep_name_init(struct sc_ep_name *name)
 	return sc_host_random(name->nonce, sizeof(name->nonce));
 }
 
-static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as, uint16_t index,
-		       char name[SC_ADDR_NAME_MAX])
+static int address_of(const struct sc_ep_name *as, uint16_t index, struct sc_addr *addr)
 {
 	const struct sc_host *host;
-	struct sc_addr addr = { .pid = (uint32_t)header->owner.pid, .ep = index };
 	int err = sc_host_get(&host);
 
 	if (err)
 		return err;
+	*addr = (struct sc_addr){
+		.host = host->id, .uid = sc_addr_uid(host), .pid = (uint32_t)host->pid, .ep = index
+	};
+	memcpy(addr->nonce, as->nonce, sizeof(addr->nonce));
+	return 0;
+}
+
+int sc_ep_name_address(const struct sc_ep_name *name, char *text)
+{
+	struct sc_addr addr;
+	int err = address_of(name, 0, &addr);
+
+	if (!err)
+		sc_addr_format(&addr, text);
+	return err;
+}
+
+static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as, uint16_t index,
+		       char name[SC_ADDR_NAME_MAX])
+{
+	struct sc_addr addr;
+	int err = address_of(as, index, &addr);
+
+	if (err)
+		return err;
 	memcpy(header->nonce, as->nonce, sizeof(header->nonce));
-	addr.host = host->id;
-	addr.uid = sc_addr_uid(host);
-	memcpy(addr.nonce, header->nonce, sizeof(addr.nonce));
 	sc_addr_format(&addr, header->address);
 	sc_addr_file(&addr, name);
 	return 0;

@@ -673,6 +673,54 @@ static void test_names(void)
 	fi_freeinfo(pair.info);
 }
 
+static void has_name(struct fid_ep *ep, const char *name)
+{
+	char got[64] = "";
+	size_t len = 0;
+
+	gives(fi_getname(&ep->fid, NULL, &len), -FI_ETOOSMALL);
+	gives(len, sizeof(got));
+	gives(fi_getname(&ep->fid, got, &len), 0);
+	must(!strcmp(got, name));
+}
+
+/* The address is there as soon as the scalable endpoint is enabled, and stays, whatever becomes of its contexts. */
+static void test_name_of_enabled(void)
+{
+	char service[] = "fi_shmcma://test-scalable-enabled";
+	struct pair pair;
+	struct scalable all;
+	size_t len = 0;
+
+	pair_open_domain(&pair, &(struct pair_want){ .caps = CAPS });
+	all = (struct scalable){ .sep = open_sep(&pair), .av = open_av(&pair) };
+	gives(fi_getname(&all.sep->fid, NULL, &len), -FI_EOPBADSTATE);
+	gives(len, sizeof(all.name));
+	gives(fi_setname(&all.sep->fid, service, sizeof(service)), 0);
+	gives(fi_scalable_ep_bind(all.sep, &all.av->fid, 0), 0);
+	gives(fi_enable(all.sep), 0);
+	gives(fi_getname(&all.sep->fid, all.name, &len), 0);
+	must(strcmp(all.name, service));
+	gives(fi_setname(&all.sep->fid, service, sizeof(service)), -FI_EOPBADSTATE);
+	all.rx_cq[0] = pair_open_cq(&pair);
+	all.rx[1] = rx_open(all.sep, 1);
+	has_name(all.rx[1], all.name);
+	rx_enable(&all, 0);
+	has_name(all.sep, all.name);
+	has_name(all.rx[0], all.name);
+	all.peer = pair_insert(all.av, all.name);
+	must(pair_insert(all.av, service) != all.peer);
+	rx_close(&all, 0);
+	has_name(all.sep, all.name);
+	rx_close(&all, 1);
+	gives(fi_close(&all.sep->fid), 0);
+	gives(fi_close(&all.rx_cq[0]->fid), 0);
+	gives(fi_close(&all.av->fid), 0);
+	gives(fi_close(&pair.domain->fid), 0);
+	gives(fi_close(&pair.fabric->fid), 0);
+	fi_freeinfo(pair.info);
+}
+
 /* ---- data ------------------------------------------------------------------------------------ */
 
 /* From every transmit context to every receive context, of every size; the sender is one and the same. */
@@ -1047,6 +1095,7 @@ int main(void)
 		ALONE(test_attributes),
 		ALONE(test_missing_direction),
 		ALONE(test_names),
+		ALONE(test_name_of_enabled),
 		ALONE(test_messages),
 		ALONE(test_apart),
 		ALONE(test_directed),

@@ -104,7 +104,9 @@ static void test_name(void **state)
 	assert_int_equal(sc_ep_name_init(&other), 0);
 	assert_memory_not_equal(name.nonce, other.nonce, sizeof(name.nonce));
 	attr.name = &name;
+	assert_int_equal(sc_ep_name_address(&name, wanted), 0);
 	end_open(&ends[0], &attr);
+	assert_string_equal(wanted, sc_ep_address(ends[0].ep));
 	attr.index = 5;
 	end_open(&ends[1], &attr);
 	assert_memory_equal(sc_ep_address(ends[0].ep), sc_ep_address(ends[1].ep), SC_ADDR_STEM);
