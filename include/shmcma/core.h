@@ -421,6 +421,16 @@ int sc_ep_name_init(struct sc_ep_name *name);
  */
 int sc_ep_name_address(const struct sc_ep_name *name, char *addr);
 
+/* A service name that this process holds, or an address that it announces. */
+struct sc_service;
+/*
+ * Announces an address of this process (endpoint form) whose endpoint does not exist yet. Others find it by
+ * sc_addr_resolve(); their operations to it, and receives from it, get -EAGAIN until the endpoint exists, or
+ * -ECONNREFUSED if this process ends. Withdraw it before the endpoint is destroyed. Errors as sc_ep_create().
+ */
+int sc_service_announce(const char *addr, struct sc_service **held);
+void sc_service_destroy(struct sc_service *held);
+
 /*
  * Operations of one kind to one peer are done in the order of posting, except reads and writes against atomics. Each
  * further order has a cost for the endpoint that asks for it: an operation may wait, in the peer's ring or with

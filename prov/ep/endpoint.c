@@ -151,6 +151,11 @@ static int enable_sep(struct shmcma_sep *sep)
 	if (!sep->ep->av)
 		return -FI_ENOAV;
 	ret = sc_ep_name_address(&sep->name, sep->address);
+	/* applications exchange the address, and insert it, before they open contexts */
+	if (!ret && !sep->first)
+		ret = sc_service_announce(sep->address, &sep->announced);
+	if (ret)
+		sep->address[0] = '\0';
 	sep->enabled = !ret;
 	return shmcma_error(ret);
 }
@@ -260,6 +265,13 @@ static int ep_control(struct fid *fid, int command, void *arg)
 
 /* ---- close ----------------------------------------------------------------------------------- */
 
+static void withdraw_address(struct shmcma_sep *sep)
+{
+	if (sep->announced)
+		sc_service_destroy(sep->announced);
+	sep->announced = NULL;
+}
+
 static void leave_sep(struct shmcma_ep *context)
 {
 	struct shmcma_sep *sep = context->sep;
@@ -270,8 +282,10 @@ static void leave_sep(struct shmcma_ep *context)
 	while (*place != context)
 		place++;
 	*place = NULL;
-	if (sep->first == context)
+	if (sep->first == context) {
+		withdraw_address(sep); /* before its segment goes: others must not wait for it */
 		sep->first = NULL;
+	}
 	atomic_fetch_sub(&sep->ep->refs, 1);
 }
 
@@ -296,6 +310,8 @@ static void destroy_locked(struct shmcma_ep *ep)
 	shmcma_coll_close(ep);
 	if (ep->sep && ep != ep->sep->ep)
 		leave_sep(ep);
+	else if (ep->sep)
+		withdraw_address(ep->sep);
 	if (ep->core) {
 		if (!shmcma_is_forked(&ep->fids->fid.fid))
 			shmcma_report(ep->core);

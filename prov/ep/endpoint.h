@@ -14,6 +14,7 @@ struct shmcma_sep {
 	struct fi_info *info;
 	struct sc_ep_name name;
 	char address[SC_ADDR_SIZE]; /* since it is enabled; else "" */
+	struct sc_service *announced; /* that address, until the context with number 0 closes */
 	bool enabled;
 	size_t rx_count, tx_count;
 	uint16_t tx_opened;	     /* transmit contexts opened so far */

@@ -9,8 +9,9 @@
  *   TX_FIRST ...           transmit contexts, in the order of opening: no fi_rx_addr() names one
  *
  * So other processes insert the address of number 0; the address of receive context n has n in place of 0, and messages
- * from all transmit contexts come from one name. fi_getname(3) tells it once the scalable endpoint is enabled. Others
- * find the endpoint once number 0 is enabled, and a receive context once it is enabled.
+ * from all transmit contexts come from one name. fi_getname(3) tells it once the scalable endpoint is enabled. From then
+ * on others can insert it, because the process announces it (src/proc/service.c). Others find a receive context once it
+ * is enabled. Operations to number 0 before that get -FI_EAGAIN.
  *
  * A receive context that is closed and opened again has its old address, because others compute that from the address
  * of number 0. They find the new context (src/link/peer.c). An operation under way to the old one fails with

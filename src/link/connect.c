@@ -15,6 +15,7 @@
 #include "os/addr.h"
 #include "os/shmfile.h"
 #include "proc/oversub.h"
+#include "proc/service.h"
 #include "shm/attach.h"
 #include "shm/memory.h"
 
@@ -88,7 +89,7 @@ int sc_peer_attach(struct sc_peer *peer)
 	ret = sc_seg_attach(peer->address, &seg);
 	if (!ret)
 		sc_peer_meet_seg(peer, seg);
-	return ret;
+	return ret == -ECONNREFUSED && sc_service_announces(peer->address) ? -EAGAIN : ret;
 }
 
 static int claim(struct sc_peer *peer)
@@ -190,6 +191,8 @@ int sc_peer_connect(struct sc_peer *peer)
 	int ret;
 
 	ret = sc_peer_attach(peer);
+	if (ret == -EAGAIN)
+		return ret; /* no fault, so no line in the log */
 	if (ret)
 		goto failed;
 	ret = claim(peer);

@@ -23,7 +23,8 @@ bool sc_peer_can_answer(struct sc_peer *peer);
 void sc_peer_meet_seg(struct sc_peer *peer, struct sc_seg *seg);
 /*
  * Attaches the peer's segment, if it is not attached. Errors as sc_seg_attach(). -ECONNREFUSED also where the segment
- * is attached only to read what a gone peer has left (sc_peer.left).
+ * is attached only to read what a gone peer has left (sc_peer.left). -EAGAIN: its process lives and announces the
+ * address, and has no endpoint there yet.
  */
 int sc_peer_attach(struct sc_peer *peer);
 /* For the log: returns the cause of a connection that fails with `error` (negative errno), and the remedy. */

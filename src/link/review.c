@@ -113,7 +113,9 @@ void sc_peer_expect(struct sc_peer *peer)
 	if (source->error != SC_SOURCE_UNMET)
 		return;
 	source->error = 0;
-	(void)sc_peer_connect(peer);
+	if (sc_peer_connect(peer) == -EAGAIN && !peer->seg)
+		source->error =
+			SC_SOURCE_UNMET; /* announced: nothing would tell this endpoint of its death */
 }
 
 bool sc_peer_is_overdue(struct sc_peer *peer)

@@ -3,6 +3,9 @@
  * service.c: well-known names for endpoints. A service is a small file with the address of its endpoint; it is
  * published, locked and reaped like a segment (shmfile.c, reap.c).
  *
+ * An address is announced in the same way, before its endpoint has a segment: a service whose name no application can
+ * choose tells that the process lives.
+ *
  * Owns struct sc_service. Any thread may call; one thread at a time uses a structure.
  *
  * If the holder dies at any step, there is no name, or a complete file with a free lock. The next process that wants
@@ -109,14 +112,11 @@ int sc_service_publish(struct sc_shmfile *file, const char *name)
 	return -EADDRINUSE; /* each time another process was faster */
 }
 
-int sc_service_create(const char *service, const char *addr, struct sc_service **held)
+static int hold(const char *service, const char *name, const char *addr, struct sc_service **held)
 {
-	char name[SC_ADDR_NAME_MAX];
 	struct sc_service *new;
-	int err = file_name(service, name);
+	int err;
 
-	if (err)
-		return err;
 	if (sc_addr_kind(addr) != SC_ADDR_ENDPOINT)
 		return -EINVAL;
 	new = calloc(1, sizeof(*new));
@@ -153,6 +153,33 @@ close_file:
 free_new:
 	free(new);
 	return err;
+}
+
+int sc_service_create(const char *service, const char *addr, struct sc_service **held)
+{
+	char name[SC_ADDR_NAME_MAX];
+	int err = file_name(service, name);
+
+	return err ? err : hold(service, name, addr, held);
+}
+
+/*
+ * The service that announces an address is named by what follows the prefix there. No application can choose that name,
+ * because such a text is an address of an endpoint.
+ */
+static const char *announcement(const char *addr, char name[SC_ADDR_NAME_MAX])
+{
+	const char *service = addr + sizeof(SC_ADDR_PREFIX) - 1;
+
+	sc_addr_service_file(service, name);
+	return service;
+}
+
+int sc_service_announce(const char *addr, struct sc_service **held)
+{
+	char name[SC_ADDR_NAME_MAX];
+
+	return hold(announcement(addr, name), name, addr, held);
 }
 
 static void put(struct sc_service *held)
@@ -200,7 +227,7 @@ static int read_other(const char *service, const char *name, int fd, const struc
 		return alive;
 	}
 	if (!alive)
-		return refuse(service);
+		return -ECONNREFUSED;
 	if (st->st_size != (off_t)sizeof(content) ||
 	    SC_TRY("service.pread", pread(fd, &content, sizeof(content), 0)) != (ssize_t)sizeof(content) ||
 	    content.magic != SC_ABI_SERVICE_MAGIC || sc_addr_parse(content.address, &parts)) {
@@ -213,21 +240,17 @@ static int read_other(const char *service, const char *name, int fd, const struc
 	return 0;
 }
 
-int sc_service_find(const char *service, char *out)
+static int find(const char *service, const char *name, char *out)
 {
-	char name[SC_ADDR_NAME_MAX];
 	struct stat st;
 	int fd, err;
 
-	err = file_name(service, name);
-	if (err)
-		return err;
 	if (find_own(name, out))
 		return 0;
 	fd = sc_otherfile_open(name, &st);
 	if (fd == -ENOENT ||
 	    fd == -EBUSY) /* EBUSY: in this process, but held by another copy of the library */
-		return refuse(service);
+		return -ECONNREFUSED;
 	if (fd == -EACCES)
 		sc_warn("the file of service %s is not a regular one of this user with mode 0600 "
 			"(" SC_HOST_DIR "/%s); remove that file",
@@ -237,6 +260,24 @@ int sc_service_find(const char *service, char *out)
 	err = read_other(service, name, fd, &st, out);
 	sc_otherfile_close(fd);
 	return err;
+}
+
+int sc_service_find(const char *service, char *out)
+{
+	char name[SC_ADDR_NAME_MAX];
+	int err = file_name(service, name);
+
+	if (!err)
+		err = find(service, name, out);
+	return err == -ECONNREFUSED ? refuse(service) : err;
+}
+
+bool sc_service_announces(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX], found[SC_ADDR_SIZE];
+	const char *service = announcement(addr, name);
+
+	return !find(service, name, found);
 }
 
 int sc_addr_resolve(const char *addr, char *out)
@@ -257,6 +298,8 @@ int sc_addr_resolve(const char *addr, char *out)
 	}
 	if (!err)
 		err = sc_seg_find(found);
+	if (err == -ECONNREFUSED && sc_addr_kind(addr) == SC_ADDR_ENDPOINT && sc_service_announces(addr))
+		err = 0;
 	if (!err)
 		memcpy(out, found, SC_ADDR_SIZE);
 	return err;

@@ -721,6 +721,36 @@ static void test_name_of_enabled(void)
 	fi_freeinfo(pair.info);
 }
 
+/* Others insert the address before context 0 is there; until then they come again. */
+static void test_insert_of_enabled(void)
+{
+	struct scalable all;
+	struct both both;
+	char buf = 0;
+
+	both_open(&both);
+	all = (struct scalable){ .sep = open_sep(&both.pair), .av = open_av(&both.pair) };
+	gives(fi_scalable_ep_bind(all.sep, &all.av->fid, 0), 0);
+	gives(fi_enable(all.sep), 0);
+	gives(fi_getname(&all.sep->fid, all.name, &(size_t){ sizeof(all.name) }), 0);
+	all.peer = pair_insert(both.a.av, all.name);
+	gives(fi_inject(both.a.tx[0], "i", 1, all.peer), -FI_EAGAIN);
+	gives(fi_recv(both.a.rx[0], &buf, 1, NULL, all.peer, NULL), -FI_EAGAIN);
+	all.rx_cq[0] = pair_open_cq(&both.pair);
+	rx_enable(&all, 0);
+	gives(fi_recv(all.rx[0], &buf, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	until_taken(&both, fi_inject(both.a.tx[0], "i", 1, all.peer));
+	done(&both, all.rx_cq[0]);
+	must(buf == 'i');
+	/* a context that has closed is waited for no more */
+	rx_close(&all, 0);
+	gives(fi_av_insert(both.b.av, all.name, 1, NULL, 0, NULL), 0);
+	gives(fi_close(&all.sep->fid), 0);
+	gives(fi_close(&all.rx_cq[0]->fid), 0);
+	gives(fi_close(&all.av->fid), 0);
+	both_close(&both);
+}
+
 /* ---- data ------------------------------------------------------------------------------------ */
 
 /* From every transmit context to every receive context, of every size; the sender is one and the same. */
@@ -1096,6 +1126,7 @@ int main(void)
 		ALONE(test_missing_direction),
 		ALONE(test_names),
 		ALONE(test_name_of_enabled),
+		ALONE(test_insert_of_enabled),
 		ALONE(test_messages),
 		ALONE(test_apart),
 		ALONE(test_directed),

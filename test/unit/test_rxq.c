@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "os/addr.h"
+#include "child.h"
 #include "core_pair.h"
 #include "link/rxq.h"
 
@@ -129,6 +130,87 @@ static void test_name(void **state)
 	assert_memory_not_equal(sc_ep_address(ends[0].ep), sc_ep_address(ends[1].ep), SC_ADDR_STEM);
 	end_close(&ends[0]);
 	end_close(&ends[1]);
+}
+
+/* ---- addresses that are announced ------------------------------------------------------------- */
+
+static int try_send(struct sc_ep *ep, struct sc_peer *peer)
+{
+	static char byte = 'a';
+	struct iovec iov = { &byte, 1 };
+
+	return sc_tx_send(ep, peer, &(struct sc_send){ .iov = &iov, .iov_count = 1, .context = &byte });
+}
+
+/* Operations to an announced address, and receives from it, come again until its endpoint is there. */
+static void test_announced(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	char address[SC_ADDR_SIZE], found[SC_ADDR_SIZE], in = 0;
+	struct sc_service *announced;
+	struct sc_ep_name name;
+	struct sc_peer *peer;
+	struct end ends[2];
+
+	(void)state;
+	assert_int_equal(sc_ep_name_init(&name), 0);
+	assert_int_equal(sc_ep_name_address(&name, address), 0);
+	assert_int_equal(sc_addr_resolve(address, found), -ECONNREFUSED);
+	assert_int_equal(sc_service_announce(address, &announced), 0);
+	assert_int_equal(sc_addr_resolve(address, found), 0);
+	assert_string_equal(found, address);
+	end_open(&ends[0], NULL);
+	assert_int_equal(sc_peer_get(ends[0].ep, address, &peer), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(try_send(ends[0].ep, peer), -EAGAIN);
+		assert_int_equal(receive(ends[0].ep->rxq, peer, &in, 1), -EAGAIN);
+	}
+	attr.name = &name;
+	end_open(&ends[1], &attr);
+	assert_int_equal(receive(ends[0].ep->rxq, peer, &in, 1), 0);
+	assert_int_equal(try_send(ends[0].ep, peer), 0);
+	ends_settle(ends, 2);
+	assert_int_equal(peer->link, SC_LINK_UP);
+	sc_service_destroy(announced);
+	end_close(&ends[1]);
+	assert_int_equal(sc_addr_resolve(address, found), -ECONNREFUSED);
+	end_close(&ends[0]);
+}
+
+static void announce(struct child *self, void *arg)
+{
+	char address[SC_ADDR_SIZE];
+	struct sc_service *announced;
+	struct sc_ep_name name;
+
+	(void)arg;
+	CHILD_CHECK(!sc_ep_name_init(&name));
+	CHILD_CHECK(!sc_ep_name_address(&name, address));
+	CHILD_CHECK(!sc_service_announce(address, &announced));
+	child_tell(self, address);
+	child_wait(self);
+}
+
+/* A process that dies before its endpoint is there is told, for both directions. */
+static void test_announced_dead(void **state)
+{
+	char found[SC_ADDR_SIZE], in;
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	assert_true(child_start(&child, announce, NULL));
+	assert_int_equal(sc_addr_resolve(child.line, found), 0);
+	end_open(&end, NULL);
+	assert_int_equal(sc_peer_get(end.ep, child.line, &peer), 0);
+	assert_int_equal(try_send(end.ep, peer), -EAGAIN);
+	assert_int_equal(receive(end.ep->rxq, peer, &in, 1), -EAGAIN);
+	child_kill(&child);
+	assert_int_equal(sc_addr_resolve(child.line, found), -ECONNREFUSED);
+	assert_int_equal(receive(end.ep->rxq, peer, &in, 1), -ECONNREFUSED);
+	assert_int_equal(try_send(end.ep, peer), -ECONNREFUSED);
+	end_close(&end);
 }
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -428,6 +510,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_name),
+		cmocka_unit_test(test_announced),
+		cmocka_unit_test(test_announced_dead),
 		cmocka_unit_test(test_sources),
 		cmocka_unit_test(test_one_source),
 		cmocka_unit_test(test_shared),
