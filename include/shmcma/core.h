@@ -37,8 +37,8 @@ void sc_log_set(void (*sink)(enum sc_log_level level, const char *line));
 int64_t sc_clock_ns(void);
 
 /*
- * Starts a thread with all signals blocked: they belong to the application. `stack`: bytes; 0: as the application's
- * threads have. Negative errno, as of pthread_create(3).
+ * Starts a thread with all signals blocked: they belong to the application. `stack`: bytes for its functions, without
+ * its thread-local variables; 0: as the application's threads have. Negative errno, as of pthread_create(3).
  */
 int sc_thread_start(pthread_t *thread, size_t stack, void *(*body)(void *), void *arg);
 

@@ -26,6 +26,8 @@
 /* Of sleep.c: looks in a row that find what polls do not take, and peers that are watched at a time. */
 #define STUCK_TRIES 16
 #define WATCHED 64
+/* Of watcher.c, the smallest of the library's threads. */
+#define STACK (64 << 10)
 
 /* The wakes so far, which the word counts. */
 static uint32_t wakes(uint64_t word)
@@ -227,6 +229,30 @@ static void test_thread_joins_first(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	core_failing(NULL, 0);
 	assert_int_equal(joins, 1);
+}
+
+/* A program may have more thread-local variables than a thread of the library needs of its stack. */
+static void *touch_stack(void *touched)
+{
+	static _Thread_local volatile uint8_t locals[256 << 10];
+	volatile uint8_t here[STACK / 2];
+
+	for (size_t i = 0; i < sizeof(here); i++)
+		here[i] = (uint8_t)i;
+	locals[sizeof(locals) - 1] = 1;
+	*(int *)touched = here[255] == 255 && locals[sizeof(locals) - 1];
+	return NULL;
+}
+
+static void test_thread_has_its_stack(void **state)
+{
+	pthread_t thread;
+	int touched = 0;
+
+	(void)state;
+	assert_int_equal(sc_thread_start(&thread, STACK, touch_stack, &touched), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(touched, 1);
 }
 
 /* ---- an endpoint ----------------------------------------------------------------------------- */
@@ -743,6 +769,7 @@ int main(void)
 		cmocka_unit_test(test_second_look),
 		cmocka_unit_test(test_armed_amid_a_wake),
 		cmocka_unit_test(test_thread_joins_first),
+		cmocka_unit_test(test_thread_has_its_stack),
 		cmocka_unit_test(test_stir),
 		cmocka_unit_test(test_begun),
 		cmocka_unit_test(test_asleep),
