@@ -494,7 +494,7 @@ bool sc_shmfile_any(bool (*look)(int fd, void *arg), void *arg)
 	lock_list();
 	for (struct sc_shmfile *own = sc_self.files; own && !any; own = own->next)
 		any = is_of_this_process(own) && own->name[0] &&
-		      sc_shmfile_is_open(own->fd, own->dev, own->ino) && look(own->fd, arg);
+		      look(sc_shmfile_is_open(own->fd, own->dev, own->ino) ? own->fd : -1, arg);
 	unlock_list();
 	return any;
 }

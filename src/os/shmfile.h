@@ -64,7 +64,10 @@ int sc_shmfile_fd(struct sc_shmfile *own);
 /* The same for all files with a name; takes their life locks again. -EAGAIN: call it again soon. */
 int sc_shmfile_keep_all(void);
 
-/* Tells whether look() says yes to a named file of this process. look() must not open or close any of them. */
+/*
+ * Tells whether look() says yes to a named file of this process. look() must not open or close any of them. `fd`: -1 if
+ * the application has closed the descriptor.
+ */
 bool sc_shmfile_any(bool (*look)(int fd, void *arg), void *arg);
 
 /*

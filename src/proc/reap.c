@@ -14,7 +14,9 @@
  * its name, and another owner may take it.
  *
  * A dead or closed segment is awaited if living peers have unread messages in it. It keeps its name while one of them
- * lives. The reaper looks for such peers after it has found the owner dead: a dead owner makes no new claims.
+ * lives. The reaper looks for such peers after it has found the owner dead: a dead owner makes no new claims. A reaper
+ * that cannot read all living segments, as it has no descriptor left, takes each dead segment for awaited. The daemon's
+ * next scan, or another process, removes it.
  *
  * If the reaper dies at any step, the name is there or it has gone, and the kernel frees the reaper's lock.
  *
@@ -65,15 +67,19 @@ static int names(name_filter *filter, void (*visit)(const char *name, void *arg)
 	DIR *dir = SC_TRY_PTR("reap.scan", NULL, opendir(SC_HOST_DIR));
 	uint32_t uid = geteuid();
 	struct dirent *entry;
+	int err;
 
 	if (!dir)
 		return -errno;
-	while ((entry = SC_TRY_PTR("reap.entry", NULL, readdir(dir)))) {
-		if (filter(entry->d_name, uid))
+	do {
+		errno = 0; /* the end of the directory leaves it so */
+		entry = SC_TRY_PTR("reap.entry", NULL, readdir(dir));
+		err = entry ? 0 : -errno;
+		if (entry && filter(entry->d_name, uid))
 			visit(entry->d_name, arg);
-	}
+	} while (entry);
 	SC_CALL("reap.scan_close", closedir(dir));
-	return 0;
+	return err;
 }
 
 /* Visits only the names that this library gives: not a user's own "shmcma-notes", and no file of another user. */
@@ -105,17 +111,6 @@ static int each_name(void (*visit)(const char *name, void *arg), void *arg)
  * claim. The receiver that reads the messages removes the name.
  */
 
-/* Tells whether the owner of a segment's file has not answered the connection in this slot. */
-static bool slot_is_pending(int fd, const struct sc_abi_header *header, uint32_t slot)
-{
-	off_t at = (off_t)(header->slots_offset + (uint64_t)slot * header->slot_size +
-			   offsetof(struct sc_abi_slot, consumer.answer));
-	uint32_t answer;
-
-	return SC_TRY("reap.answer", pread(fd, &answer, sizeof(answer), at)) == (ssize_t)sizeof(answer) &&
-	       answer == SC_ABI_PENDING;
-}
-
 /* A dead file that a pass over all names has found; a pass sorts these by ticket. */
 struct dead {
 	uint64_t ticket; /* of a segment; 0: a service, which no peer awaits */
@@ -128,6 +123,7 @@ struct pass {
 	struct dead *dead;
 	size_t count, room;
 	const struct stat *held; /* the file whose life lock this reaper has; NULL: none */
+	bool blind;		 /* some living peer's claims could not be read */
 	int removed;
 };
 
@@ -153,6 +149,28 @@ static bool is_live_claim(uint64_t claim)
 	return state == SC_ABI_DEPARTED || (state == SC_ABI_PUBLISHED && !(claim & SC_ABI_CLAIM_REFUSED));
 }
 
+/*
+ * Tells whether a read of a living segment's file has got all. A file that is too short for the place, or that names an
+ * impossible one (EINVAL), is no segment, and awaits nobody.
+ */
+static bool has_read(struct pass *pass, ssize_t got, size_t size)
+{
+	pass->blind |= got < 0 && errno != EINVAL;
+	return got == (ssize_t)size;
+}
+
+/* Tells whether the owner of a segment's file has not answered the connection in this slot. */
+static bool slot_is_pending(struct pass *pass, int fd, const struct sc_abi_header *header, uint32_t slot)
+{
+	off_t at = (off_t)(header->slots_offset + (uint64_t)slot * header->slot_size +
+			   offsetof(struct sc_abi_slot, consumer.answer));
+	uint32_t answer;
+
+	return has_read(pass, SC_TRY("reap.answer", pread(fd, &answer, sizeof(answer), at)),
+			sizeof(answer)) &&
+	       answer == SC_ABI_PENDING;
+}
+
 /* Notes a claim in the file of a living segment. If two dead files have its ticket, it counts for both. */
 static void note_claim(struct pass *pass, int fd, const struct sc_abi_header *header, uint32_t slot,
 		       uint64_t claim)
@@ -161,7 +179,7 @@ static void note_claim(struct pass *pass, int fd, const struct sc_abi_header *he
 
 	for (size_t i = find_ticket(pass, ticket); i < pass->count && pass->dead[i].ticket == ticket; i++)
 		if (!pass->dead[i].awaited && is_live_claim(claim))
-			pass->dead[i].awaited = slot_is_pending(fd, header, slot);
+			pass->dead[i].awaited = slot_is_pending(pass, fd, header, slot);
 }
 
 /* Notes the peers that the owner of a file has not let in yet; none if it is no segment of this layout. */
@@ -170,17 +188,17 @@ static void note_claims(struct pass *pass, int fd)
 	struct sc_abi_header header;
 	uint64_t claims[64];
 
-	if (SC_TRY("reap.awaits", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
+	if (!has_read(pass, SC_TRY("reap.awaits", pread(fd, &header, sizeof(header), 0)),
+		      sizeof(header)) ||
 	    header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
 	    header.slot_count > SC_ABI_SLOTS_MAX)
 		return;
 	for (uint32_t first = 0; first < header.slot_count; first += 64) {
 		uint32_t count = header.slot_count - first < 64 ? header.slot_count - first : 64;
-		ssize_t size = (ssize_t)(count * sizeof(uint64_t));
+		off_t at = (off_t)(header.claims_offset + first * sizeof(uint64_t));
+		size_t size = count * sizeof(uint64_t);
 
-		if (SC_TRY("reap.claims",
-			   pread(fd, claims, (size_t)size,
-				 (off_t)(header.claims_offset + first * sizeof(uint64_t)))) != size)
+		if (!has_read(pass, SC_TRY("reap.claims", pread(fd, claims, size, at)), size))
 			return;
 		for (uint32_t i = 0; i < count; i++)
 			if (claims[i])
@@ -194,6 +212,12 @@ static bool note_own(int fd, void *pass)
 	return false; /* go on */
 }
 
+/* Tells whether a file that cannot be opened awaits nobody: it has gone, is not this library's, or note_own() reads it. */
+static bool is_no_peer(int err)
+{
+	return err == -ENOENT || err == -EACCES || err == -EBUSY;
+}
+
 /*
  * The caller has called sc_otherfiles_hold(). Opens no file of this process, see sc_shmfile_any(), nor the file that is
  * held: the close of a second descriptor would drop the lock.
@@ -202,28 +226,34 @@ static void note_other(const char *name, void *arg)
 {
 	struct pass *pass = arg;
 	struct stat st;
-	int fd;
+	int fd, held;
 
-	if (sc_addr_is_service_file(name))
+	if (pass->blind || sc_addr_is_service_file(name))
 		return;
 	if (pass->held && sc_shmfile_is_named(name, pass->held->st_dev, pass->held->st_ino))
 		return;
 	fd = sc_otherfile_open(name, &st);
-	if (fd < 0)
+	if (fd < 0) {
+		pass->blind = !is_no_peer(fd);
 		return;
-	if (sc_lifelock_check(fd, NULL) == 1)
+	}
+	held = sc_lifelock_check(fd, NULL);
+	if (held == 1)
 		note_claims(pass, fd);
+	pass->blind |= held < 0;
 	SC_CALL("reap.reader_close", close(fd));
 }
 
 /*
  * Finds which dead files are awaited, by one look at all living segments: a dead process makes no new claims. The
- * caller has called sc_otherfiles_hold().
+ * caller has called sc_otherfiles_hold(). In doubt all are awaited: their messages would be lost.
  */
 static void find_awaited(struct pass *pass)
 {
 	(void)sc_shmfile_any(note_own, pass);
-	(void)each_name(note_other, pass);
+	pass->blind |= each_name(note_other, pass) != 0;
+	for (size_t i = 0; i < pass->count; i++)
+		pass->dead[i].awaited |= pass->blind && pass->dead[i].ticket;
 }
 
 static uint64_t ticket_of(const char *name)

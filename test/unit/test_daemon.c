@@ -469,6 +469,23 @@ static void scan_alone(struct child *self, void *arg)
 	CHILD_CHECK(sc_reap_scan() >= 0);
 }
 
+/* However few descriptors there are, one or both of the reads of the directory and of the receiver's claims may fail. */
+static void scan_without_descriptors(struct child *self, void *arg)
+{
+	struct rlimit limit = { 0 };
+	int next = dup(0);
+
+	(void)self;
+	CHILD_CHECK(next >= 0 && !getrlimit(RLIMIT_NOFILE, &limit));
+	close(next);
+	for (int left = 8; left >= 0; left--) {
+		limit.rlim_cur = (rlim_t)(next + left);
+		CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+		(void)sc_reap_scan();
+		CHILD_CHECK(core_has_file(arg));
+	}
+}
+
 /* It sends a message that the receiver has to read in the sender's segment, and ends before the receiver looks. */
 static void leave_unread(struct child *self, void *arg)
 {
@@ -511,6 +528,16 @@ static void test_unread(void **state)
 		assert_int_equal(child_end(&child), 0);
 		assert_true(sc_reap_scan() >= 0);
 		assert_int_equal(child_run(scan_alone, NULL), 0);
+		assert_int_equal(child_run(scan_without_descriptors, child.line), 0);
+		sc_shmfile_close(
+			&end.ep->seg
+				 ->file); /* as closefrom(3) does; the thread opens it again much later */
+		assert_true(sc_reap_scan() >= 0);
+		assert_true(core_has_file(child.line));
+		assert_true(sc_shmfile_fd(&end.ep->seg->file) >= 0);
+		if (core_failing("reap.answer", EIO))
+			assert_true(sc_reap_scan() >= 0);
+		core_failing(NULL, 0);
 		assert_true(core_has_file(child.line));
 		assert_int_equal(sc_reap_list(is_not_dead, child.line), 0);
 		if (read) {

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "child.h"
+#include "core_test.h"
 #include "os/host.h"
 #include "os/lifelock.h"
 #include "proc/owner.h"
@@ -750,6 +751,41 @@ static void test_scan(void **state)
 	assert_reaped(live);
 }
 
+/*
+ * A dead segment stays while the reaper cannot read all living ones: a living peer may have messages in it. A file that
+ * vanishes, or is no segment, is no reason.
+ */
+static void test_blind(void **state)
+{
+	static const struct {
+		const char *point;
+		int error, passes;
+		bool stays;
+	} cases[] = { { "reap.scan", EMFILE, 0, true },	      { "reap.entry", EIO, 0, true },
+		      { "otherfile.open", EMFILE, 1, true },  { "otherfile.open", EACCES, 1, false },
+		      { "otherfile.open", ENOENT, 1, false }, { "otherfile.open", EBUSY, 1, false },
+		      { "lifelock.check", ENOLCK, 0, true },  { "reap.awaits", EIO, 0, true },
+		      { "reap.claims", EIO, 0, true } };
+	char dead[SC_ADDR_NAME_MAX], live[SC_ADDR_NAME_MAX];
+	struct child owner, living;
+
+	(void)state;
+	if (!alone || !core_failing(NULL, 0))
+		skip();
+	start_owner(&living, own, live);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		start_owner(&owner, own, dead);
+		child_kill(&owner);
+		(void)core_failing_after(cases[i].point, cases[i].error, cases[i].passes);
+		assert_int_equal(sc_reap_name(dead), cases[i].stays ? -EBUSY : 1);
+		(void)core_failing(NULL, 0);
+		if (cases[i].stays)
+			assert_reaped(dead);
+	}
+	child_kill(&living);
+	assert_reaped(live);
+}
+
 /* ---- services -------------------------------------------------------------------------------- */
 
 static char service[40]; /* a name for this run */
@@ -1385,6 +1421,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_user_namespace),
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_blind),
 		cmocka_unit_test(test_service),
 		cmocka_unit_test(test_service_taken),
 		cmocka_unit_test(test_service_being_reaped),

@@ -146,6 +146,7 @@ static void test_closed_without_name(void **state)
 	close(put_file(NAME));
 	assert_int_equal(sc_shmfile_fd(own), -EBADF);
 	assert_false(sc_shmfile_any(says_yes, NULL));
+	assert_true(sc_shmfile_any(says_no, NULL));
 	sc_shmfile_unlink(own);
 	assert_int_equal(sc_shmfile_fd(own), -EBADF);
 }
