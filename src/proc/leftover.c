@@ -11,62 +11,96 @@
  * A pid of another pid namespace belongs to no process here, or to a different one. A pid that another process has now
  * hides the dead process. The daemon's scan every 30 seconds finds the files in both cases.
  *
- * Other processes write the names: a false name causes one scan, in which the kernel proves each death. If this process
- * dies at any step, nothing remains.
+ * Other processes, also of other users, write the names: a false name causes one scan, in which the kernel proves each
+ * death. A look asks about a process until it has told of its end, so any number of names that stay costs nothing later.
+ * If this process dies at any step, nothing remains.
  */
 #define _GNU_SOURCE 1
 #include "proc/leftover.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include "base/fault.h"
 #include "os/addr.h"
 #include "os/host.h"
+#include "os/shmfile.h"
 #include "proc/reap.h"
+
+/* A service does not: the segment of its endpoint has a name, too. */
+static bool names_process(const char *name, struct sc_addr *parts)
+{
+	return !sc_addr_parse_file(name, parts) && parts->pid && parts->pid <= INT32_MAX;
+}
 
 static void add_name(const char *name, void *arg)
 {
 	struct sc_leftovers *leftovers = arg;
+	struct sc_leftover *process;
 	struct sc_addr parts;
 
-	if (sc_addr_parse_file(name, &parts) || !parts.pid || parts.pid > INT32_MAX)
-		return; /* a service: the segment of its endpoint has a name, too */
+	if (!names_process(name, &parts))
+		return;
 	if (leftovers->count == leftovers->room) {
 		size_t room = leftovers->room ? leftovers->room * 2 : 64;
-		uint32_t *pids = SC_TRY_PTR("leftover.pids", NULL,
-					    realloc(leftovers->pids, room * sizeof(*pids)));
 
-		if (!pids)
+		process = SC_TRY_PTR("leftover.processes", NULL,
+				     realloc(leftovers->processes, room * sizeof(*process)));
+		if (!process)
 			return;
-		leftovers->pids = pids;
+		leftovers->processes = process;
 		leftovers->room = room;
 	}
-	leftovers->pids[leftovers->count++] = parts.pid;
+	process = &leftovers->processes[leftovers->count++];
+	*process = (struct sc_leftover){ .pid = parts.pid };
+	memcpy(&process->nonce, parts.nonce, sizeof(process->nonce));
 }
 
-static int by_pid(const void *a, const void *b)
+static int by_pid(const void *left, const void *right)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	const struct sc_leftover *a = left, *b = right;
 
-	return (x > y) - (x < y);
+	if (a->pid != b->pid)
+		return a->pid < b->pid ? -1 : 1;
+	return (a->nonce > b->nonce) - (a->nonce < b->nonce);
+}
+
+/* Looks the processes up among those of the last look: what had ended then has not begun again. */
+static void keep_ended(struct sc_leftovers *leftovers, const struct sc_leftovers *before)
+{
+	size_t old = 0;
+
+	for (size_t i = 0; i < leftovers->count; i++) {
+		struct sc_leftover *process = &leftovers->processes[i];
+
+		while (old < before->count && by_pid(&before->processes[old], process) < 0)
+			old++;
+		process->ended = old < before->count && !by_pid(&before->processes[old], process) &&
+				 before->processes[old].ended;
+	}
 }
 
 static void read_names(struct sc_leftovers *leftovers)
 {
+	struct sc_leftovers before = *leftovers;
 	size_t kept = 0;
 
-	leftovers->count = 0;
+	leftovers->processes = NULL;
+	leftovers->count = leftovers->room = 0;
 	(void)sc_reap_names(add_name, leftovers);
 	if (leftovers->count)
-		qsort(leftovers->pids, leftovers->count, sizeof(leftovers->pids[0]), by_pid);
+		qsort(leftovers->processes, leftovers->count, sizeof(leftovers->processes[0]), by_pid);
 	for (size_t i = 0; i < leftovers->count; i++)
-		if (!kept || leftovers->pids[i] != leftovers->pids[kept - 1])
-			leftovers->pids[kept++] = leftovers->pids[i];
+		if (!kept || by_pid(&leftovers->processes[i], &leftovers->processes[kept - 1]))
+			leftovers->processes[kept++] = leftovers->processes[i];
 	leftovers->count = kept;
+	keep_ended(leftovers, &before);
+	free(before.processes);
 }
 
 /*
@@ -90,16 +124,40 @@ static bool has_ended(uint32_t pid)
 	return has_no_memory(pid) && sc_host_has_ended((pid_t)pid, 0);
 }
 
+struct finding {
+	uint32_t living; /* the last process that lives: often the next name is its, too */
+	int others;	 /* files of other users */
+	bool here;
+};
+
+static void find_leftover(const char *name, void *arg)
+{
+	struct finding *finding = arg;
+	char path[SC_SHMFILE_PATH_MAX];
+	struct sc_addr parts;
+	struct stat st;
+
+	if (finding->here || finding->others == SC_LEFTOVER_OTHERS || !names_process(name, &parts) ||
+	    parts.pid == finding->living)
+		return;
+	if (!has_no_memory(parts.pid)) {
+		finding->living = parts.pid;
+		return;
+	}
+	sc_shmfile_path(name, path);
+	if (!SC_TRY("leftover.file", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) &&
+	    st.st_uid == geteuid())
+		finding->here = true;
+	else
+		finding->others++;
+}
+
 bool sc_leftover_is_here(void)
 {
-	struct sc_leftovers leftovers = { 0 };
-	bool here = false;
+	struct finding finding = { 0 };
 
-	read_names(&leftovers);
-	for (size_t i = 0; i < leftovers.count && !here; i++)
-		here = has_no_memory(leftovers.pids[i]);
-	sc_leftover_fini(&leftovers);
-	return here;
+	(void)sc_reap_names(find_leftover, &finding);
+	return finding.here;
 }
 
 /* The clock of the directory may stand still for some milliseconds: the look after a change reads the names again. */
@@ -121,7 +179,7 @@ static size_t first_after_self(const struct sc_leftovers *leftovers)
 	uint32_t self = (uint32_t)getpid();
 	size_t first = 0;
 
-	while (first < leftovers->count && leftovers->pids[first] <= self)
+	while (first < leftovers->count && leftovers->processes[first].pid <= self)
 		first++;
 	return first;
 }
@@ -129,27 +187,29 @@ static size_t first_after_self(const struct sc_leftovers *leftovers)
 bool sc_leftover_look(struct sc_leftovers *leftovers)
 {
 	size_t first, living = 0;
-	uint64_t ended = 0;
-	bool new;
+	uint32_t alive = 0;
+	bool new = false;
 
 	if (has_changed(leftovers))
 		read_names(leftovers);
 	first = first_after_self(leftovers);
 	for (size_t i = 0; i < leftovers->count && living < SC_LEFTOVER_NEXT; i++) {
-		uint32_t pid = leftovers->pids[(first + i) % leftovers->count];
+		struct sc_leftover *process = &leftovers->processes[(first + i) % leftovers->count];
 
-		if (has_ended(pid))
-			ended += pid * UINT64_C(0x9e3779b97f4a7c15);
-		else
+		if (process->ended || process->pid == alive)
+			continue;
+		process->ended = has_ended(process->pid);
+		new |= process->ended;
+		if (!process->ended) {
+			alive = process->pid;
 			living++;
+		}
 	}
-	new = ended && ended != leftovers->ended;
-	leftovers->ended = ended;
 	return new;
 }
 
 void sc_leftover_fini(struct sc_leftovers *leftovers)
 {
-	free(leftovers->pids);
+	free(leftovers->processes);
 	*leftovers = (struct sc_leftovers){ 0 };
 }

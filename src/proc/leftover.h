@@ -8,22 +8,32 @@
 
 /* A look goes on until so many processes live, in the order of their pids. */
 #define SC_LEFTOVER_NEXT 8
+/* A process that begins looks at so many files of other users that have names of this user. */
+#define SC_LEFTOVER_OTHERS 64
+
+/* A process that a name names: the same pid with another nonce is another process. */
+struct sc_leftover {
+	uint32_t pid, nonce; /* half of the nonce */
+	bool ended;	     /* a look has told of it */
+};
 
 /* The state of the daemon's thread from one look to the next; at first all 0. */
 struct sc_leftovers {
-	uint32_t *pids; /* in the names, ascending, each once */
+	struct sc_leftover *processes; /* in the names, ascending, each once */
 	size_t count, room;
 	struct timespec changed; /* time of the directory's last change, at the last look */
 	bool settled;		 /* the look before had found the same time */
-	uint64_t ended;		 /* hash of the pids that no process had */
 };
 
-/* Tells whether a name has a pid without process: a scan may then find files of dead processes. Any thread. */
+/*
+ * Tells whether a file of this user has a name with a pid without process: a scan may then find files of dead
+ * processes. False after SC_LEFTOVER_OTHERS such files of other users. Any thread.
+ */
 bool sc_leftover_is_here(void);
 
 /*
- * The same for the processes next to this one. True only if the pids without process differ from those of the last
- * look, as a pid of another pid namespace may have no process here for long. One thread at a time.
+ * The same for the processes next to this one. True only if no look has told of one of them before, as a file of
+ * another user, or with a pid of another pid namespace, may stay for long. One thread at a time.
  */
 bool sc_leftover_look(struct sc_leftovers *leftovers);
 

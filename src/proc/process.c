@@ -33,7 +33,7 @@ static void atfork_child(void)
 	sc_pidfds_inherited();
 	sc_pipe_close(&sc_process.pipe);
 	sc_process.kept.inherited[at].watched = sc_process.watched;
-	sc_process.kept.inherited[at].pids = sc_process.leftovers.pids;
+	sc_process.kept.inherited[at].leftovers = sc_process.leftovers.processes;
 	sc_process = (struct sc_process){ .mutex = PTHREAD_MUTEX_INITIALIZER,
 					  .pipe = SC_PIPE_NONE,
 					  .said = sc_process.said,

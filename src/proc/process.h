@@ -71,7 +71,7 @@ struct sc_process {
 		/* Memory of ancestors that a child does not free. These pointers keep it from being a leak. */
 		struct {
 			struct sc_list watched;
-			uint32_t *pids;
+			struct sc_leftover *leftovers;
 		} inherited[8];
 		unsigned int forks;
 	} kept;

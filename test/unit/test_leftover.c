@@ -23,6 +23,7 @@
 #include "proc/reap.h"
 
 #define JOB 12
+#define FOREIGN (SC_LEFTOVER_OTHERS + 8)
 
 static bool alone;
 
@@ -211,6 +212,59 @@ static void test_look(void **state)
 	sc_leftover_fini(&leftovers);
 }
 
+static void name_of_foreign(uint32_t i, char path[SC_SHMFILE_PATH_MAX])
+{
+	struct sc_addr parts = { .uid = geteuid(), .pid = INT32_MAX - 1 }; /* more than pid_max may be */
+	char name[SC_ADDR_NAME_MAX];
+
+	memcpy(parts.nonce, &i, sizeof(i));
+	sc_addr_file(&parts, name);
+	sc_shmfile_path(name, path);
+}
+
+/*
+ * Names of this user that another user has given, with pids that no process has, stay: no scan can remove them. A look
+ * asks about each once, also if the directory changes, and still tells of what ends later. A process that begins looks
+ * at a few of them.
+ */
+static void test_foreign(void **state)
+{
+	struct sc_leftovers leftovers = { 0 };
+	char path[SC_SHMFILE_PATH_MAX];
+	pid_t pid = sleeper();
+
+	(void)state;
+	if (!alone || geteuid() || !core_failing(NULL, 0))
+		skip();
+	for (uint32_t i = 0; i < FOREIGN; i++) {
+		name_of_foreign(i, path);
+		make_file(path);
+		assert_int_equal(chown(path, 65534, 65534), 0);
+	}
+	core_failing("leftover.kill", ESRCH);
+	assert_false(sc_leftover_is_here());
+	assert_int_equal(core_failed(), SC_LEFTOVER_OTHERS);
+	core_failing("leftover.kill", ESRCH);
+	assert_true(sc_leftover_look(&leftovers));
+	assert_int_equal(core_failed(), FOREIGN);
+	core_failing(NULL, 0);
+	assert_false(sc_leftover_look(&leftovers));
+	make_name(pid);
+	core_failing("leftover.kill", EPERM);
+	assert_false(sc_leftover_look(&leftovers));
+	assert_int_equal(core_failed(), 1); /* about the new one */
+	core_failing(NULL, 0);
+	make_zombie(pid);
+	assert_true(sc_leftover_look(&leftovers));
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	remove_name(pid);
+	for (uint32_t i = 0; i < FOREIGN; i++) {
+		name_of_foreign(i, path);
+		assert_int_equal(unlink(path), 0);
+	}
+	sc_leftover_fini(&leftovers);
+}
+
 /* There may be more names than there is space for at first. */
 static void test_many(void **state)
 {
@@ -310,8 +364,11 @@ static void test_calls_fail(void **state)
 	static const struct {
 		const char *point;
 		int error;
-	} failing[] = { { "leftover.pids", ENOMEM }, { "leftover.dir", EACCES },   { "leftover.kill", EPERM },
-			{ "leftover.zombie", EPERM }, { "host.pidfd", EMFILE } };
+	} failing[] = { { "leftover.processes", ENOMEM },
+			{ "leftover.dir", EACCES },
+			{ "leftover.kill", EPERM },
+			{ "leftover.zombie", EPERM },
+			{ "host.pidfd", EMFILE } };
 	struct sc_leftovers leftovers = { 0 };
 	pid_t pid = sleeper();
 
@@ -324,6 +381,8 @@ static void test_calls_fail(void **state)
 		core_failing(failing[i].point, failing[i].error);
 		assert_false(sc_leftover_look(&leftovers));
 	}
+	core_failing("leftover.file", ENOENT);
+	assert_false(sc_leftover_is_here());
 	core_failing(NULL, 0);
 	assert_true(sc_leftover_look(&leftovers));
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -370,6 +429,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_look, pair_setup), /* before there is a thread here */
+		cmocka_unit_test_setup(test_foreign, pair_setup),
 		cmocka_unit_test_setup(test_many, pair_setup),
 		cmocka_unit_test_setup(test_next, pair_setup),
 		cmocka_unit_test_setup(test_others, pair_setup),
