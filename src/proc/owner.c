@@ -110,10 +110,29 @@ static void mark_ended(const struct sc_seg *seg)
 	(void)SC_FAULT("owner.ended");
 }
 
+/*
+ * Tells whether the owner runs another program, where neither descriptor nor name is left by which to ask the life lock.
+ * Both signs are needed: any process may have scribbled the mark, and a read may fail for other reasons.
+ */
+static bool runs_another_program(const struct sc_seg *seg)
+{
+	uint64_t cookie;
+	int err;
+
+	if (!seg->cma_pid || !has_ended(sc_load_relaxed_32(&sc_seg_presence(seg)->life)))
+		return false;
+	err = read_cookie(seg->cma_pid, seg->header.owner.cookie_addr, &cookie);
+	return err == -EFAULT || (!err && cookie != seg->header.owner.cookie);
+}
+
 bool sc_owner_is_dead(const struct sc_seg *seg)
 {
+	int alive = sc_seg_check_owner(seg);
+
+	if (alive == -ENOENT && runs_another_program(seg))
+		alive = 0;
 	/* relaxed: the word matters only when the lock is free, and the kernel marks it before */
-	if (sc_seg_check_owner(seg) != 0 || shows_cookie(seg) ||
+	if (alive != 0 || shows_cookie(seg) ||
 	    sc_owner_lives(&seg->header.owner, sc_load_relaxed_32(&sc_seg_presence(seg)->life)))
 		return false;
 	mark_ended(seg);
