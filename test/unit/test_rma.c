@@ -1259,7 +1259,7 @@ static void test_fence_behind_messages(void **state)
 		}
 }
 
-/* What is posted behind a fenced access, which the peer has begun, once the peer has taken the message in front. */
+/* An access is posted while the peer has a fenced one in hand, and has taken the message in front of that one. */
 enum behind { PUT_BEHIND_PUT, GET_BEHIND_PUT, PUT_BEHIND_GET, BEHINDS };
 
 #define UNFINISHED ((size_t)12 << 20) /* the peer copies some of it in a poll */
