@@ -5,9 +5,9 @@
  * A message is over for its sender once it is in the peer's ring. Later records come after the message. A copy by CMA may
  * come before the peer reads the message. An atomic without an answer (request.c) counts as a message here. So an
  * operation becomes a request (rma.c) instead of a copy while messages that it has to follow are unread: all messages, if
- * the endpoint has such an order; else those before the last fence (FI_FENCE, fi_msg(3): "operations posted after the fencing will see
- * and/or replace the results of any operations initiated prior to the fenced operation"). The sender does not wait to
- * learn how far the peer has read, which the peer says only now and then.
+ * the endpoint has such an order; else those before the last fence (FI_FENCE, fi_msg(3): "operations posted after the
+ * fencing will see and/or replace the results of any operations initiated prior to the fenced operation"). The sender
+ * does not wait to learn how far the peer has read, which the peer says only now and then.
  *
  * The units of the window that were taken show that there are new messages, so messages store nothing else here.
  */
