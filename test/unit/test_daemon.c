@@ -432,6 +432,11 @@ static void test_leader_ended(void **state)
 	see_leave(&end, peer, &child);
 }
 
+static uint32_t life_of(const struct sc_peer *peer)
+{
+	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
+}
+
 /* exec(2) ends it as an endpoint though the process lives on: no pidfd tells, the lock does. */
 static void become_another(struct child *self, void *arg)
 {
@@ -449,7 +454,7 @@ static void become_another(struct child *self, void *arg)
 static void test_exec(void **state)
 {
 	(void)state;
-	/* at last without the lock: descriptors are scarce, and the name has been removed */
+	/* the second time no lock tells: descriptors are scarce, and the name has been removed */
 	for (int named = 1; named >= 0; named--) {
 		char path[SC_SHMFILE_PATH_MAX];
 		struct sc_peer *peer;
@@ -459,12 +464,13 @@ static void test_exec(void **state)
 		peer = meet(&end, &child, become_another);
 		core_path(child.line, 0, path);
 		if (!named) {
+			watchdog_await(life_of(peer)); /* its thread may have to begin */
 			sc_seg_drop_descriptor(peer->seg);
 			assert_int_equal(unlink(path), 0);
 		}
 		assert_int_equal(send(child.down, "", 1, 0), 1);
 		await_loss(&end, peer);
-		assert_int_equal(kill(child.pid, 0), 0);
+		assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0); /* it runs */
 		child_kill(&child);
 		assert_true(sc_reap_scan() >= 0);
 		assert_false(core_has_file(child.line));
@@ -1189,11 +1195,6 @@ static void have_lives(struct child *self, void *arg)
 	}
 	child_tell(self, "done");
 	child_wait(self);
-}
-
-static uint32_t life_of(const struct sc_peer *peer)
-{
-	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
 }
 
 /* From the end of its process on each word says so, and not before; taken away, it says nothing. */
