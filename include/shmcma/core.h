@@ -568,8 +568,8 @@ int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 bool sc_ep_is_idle(const struct sc_ep *ep);
 
 /*
- * Tells whether the endpoint refused a send for want of space since the last call. A thread that then sleeps is woken
- * when there is space, although that is no completion.
+ * Tells whether the endpoint refused an operation with -EAGAIN since the last call. A thread that then sleeps is woken
+ * soon, although that is no completion.
  */
 bool sc_ep_was_refused(struct sc_ep *ep);
 

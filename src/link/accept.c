@@ -43,10 +43,15 @@ static int check_introduction(const char *address, uint64_t claim)
 	return SC_ABI_CLAIM_TICKET(claim) == SC_ABI_TICKET(parts.pid, nonce) ? 0 : -EPROTO;
 }
 
-static void attach_left(struct sc_peer *peer)
+static int attach_left(struct sc_peer *peer)
 {
-	if (!peer->seg)
-		peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
+	int ret;
+
+	if (peer->seg)
+		return 0;
+	ret = sc_seg_attach_left(peer->address, &peer->seg);
+	peer->left = !ret;
+	return ret;
 }
 
 /*
@@ -59,7 +64,7 @@ static bool has_left(struct sc_peer *peer, uint64_t claim)
 
 	if (peer->error != -ECONNREFUSED)
 		return false;
-	attach_left(peer);
+	(void)attach_left(peer);
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED || (peer->seg && sc_peer_is_dead(peer)))
 		return true;
 	if (peer->seg && !attached) {
@@ -138,8 +143,9 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer, claim);
 	if (ret == -ECONNREFUSED) {
 		/* it has closed or died meanwhile; messages in our memory, and in its own, can still be delivered */
-		attach_left(peer);
-		ret = 0;
+		ret = attach_left(peer);
+		if (!sc_peer_is_transient(ret))
+			ret = 0;
 	}
 	return ret;
 }

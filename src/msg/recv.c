@@ -69,11 +69,14 @@ static int lost(const struct sc_recv *recv)
 		sc_peer_expect(recv->source);
 	if (!source || source->met || !source->error)
 		return 0;
-	if (source->error == SC_SOURCE_UNMET)
+	if (source->error == SC_SOURCE_UNMET) {
+		recv->source->ep->pushed_back = true;
 		return -EAGAIN;
+	}
 	if (!source->lost)
 		return source->error;
 	ret = sc_peer_reach(source->lost);
+	recv->source->ep->pushed_back |= ret == -EAGAIN;
 	/* a full peer that cannot be connected to yet may still come */
 	return source->met || !source->lost || source->lost->full ? 0 : ret;
 }

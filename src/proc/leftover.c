@@ -32,7 +32,7 @@
 #include "os/shmfile.h"
 #include "proc/reap.h"
 
-/* A service does not: the segment of its endpoint has a name, too. */
+/* A service does not: nearly always the segment of its endpoint has a name, too. Else the scan finds it. */
 static bool names_process(const char *name, struct sc_addr *parts)
 {
 	return !sc_addr_parse_file(name, parts) && parts->pid && parts->pid <= INT32_MAX;

@@ -3243,6 +3243,35 @@ static void test_directed_at_one_given_up(void **state)
 	(void)sc_reap_scan();
 }
 
+/* What an endpoint that has come and closed has left unread waits until there is memory to map it. */
+static void test_left_unmapped(void **state)
+{
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	if (!core_failing("seg.mmap", ENOMEM))
+		skip();
+	core_failing(NULL, 0);
+	assert_int_equal(
+		end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 2000, 5, SC_TAGGED | SC_SILENT), 0);
+	assert_int_equal(pair[1].ep->counters.tx_bounce, 1);
+	peer = end_find(&pair[0], &pair[1]);
+	end_close(&pair[1]);
+	assert_int_equal(end_recv(&pair[0], NULL, into, 2000, 5, SC_TAGGED), 0);
+	assert_true(core_failing("seg.mmap", ENOMEM));
+	for (int i = 0; i < 3000; i++)
+		sc_ep_poll(pair[0].ep);
+	assert_true(end_idle(&pair[0]));
+	core_failing(NULL, 0);
+	while (end_idle(&pair[0]))
+		sc_ep_poll(pair[0].ep);
+	expect_received(&pair[0], peer, into, 2000, 5);
+	assert_memory_equal(into, from, 2000);
+	end_close(&pair[0]);
+}
+
 /* The connection between pair[0] and the last one, before the new one comes. */
 enum last { ANSWERED, CAME, CAME_UNSEEN, UNANSWERED, FULL, LASTS };
 
@@ -3461,6 +3490,7 @@ int main(void)
 		cmocka_unit_test(test_again_first_what_was),
 		cmocka_unit_test(test_again_directed),
 		cmocka_unit_test(test_again_comes_first),
+		cmocka_unit_test(test_left_unmapped),
 		cmocka_unit_test(test_directed_at_one_given_up),
 		cmocka_unit_test(test_again_closed),
 		cmocka_unit_test(test_again_while_one_waits),
