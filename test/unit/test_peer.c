@@ -3243,7 +3243,7 @@ static void test_directed_at_one_given_up(void **state)
 	(void)sc_reap_scan();
 }
 
-/* What an endpoint that has come and closed has left unread waits until there is memory to map it. */
+/* Messages that a closed endpoint has left unread wait until there is memory to map its segment. */
 static void test_left_unmapped(void **state)
 {
 	struct sc_peer *peer;
