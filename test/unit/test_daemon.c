@@ -465,7 +465,9 @@ static void test_exec(void **state)
 		core_path(child.line, 0, path);
 		if (!named) {
 			watchdog_await(life_of(peer)); /* its thread may have to begin */
+			sc_process_lock(); /* the daemon looks at the descriptor */
 			sc_seg_drop_descriptor(peer->seg);
+			sc_process_unlock();
 			assert_int_equal(unlink(path), 0);
 		}
 		assert_int_equal(send(child.down, "", 1, 0), 1);
