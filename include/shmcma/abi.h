@@ -152,8 +152,7 @@ struct sc_abi_presence {
 	 * pid does not let its memory be read.
 	 */
 	uint32_t life;
-	uint32_t
-		counting; /* not 0: a registration counts accesses, or did; else no flags have SC_REG_EVENT */
+	uint32_t counting; /* not 0: a registration counts accesses (SC_REG_EVENT), or did */
 
 	/*
 	 * The sleepers that wait for writes of others: SC_ABI_SLEEP_* flags, and a count of armings and wakes, see

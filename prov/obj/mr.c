@@ -49,12 +49,12 @@ struct disabled {
 
 /* ---- enable, bind ---------------------------------------------------------------------------- */
 
-/* With all locks of the domain held, or the common lock: see open_one(). */
 bool shmcma_mr_is_of(const struct fid *mr, const struct shmcma_domain *domain)
 {
 	return container_of(mr, const struct mr, fid.fid)->domain == domain;
 }
 
+/* With all locks of the domain held, or the common lock: see open_one(). */
 static int open_locked(struct mr *mr, const struct sc_reg_attr *attr)
 {
 	int ret = sc_reg_open(mr->domain->regtab, attr, &mr->reg);

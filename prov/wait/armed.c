@@ -37,8 +37,9 @@
  *
  * Locks, in order: wait set, object, watcher. No thread that holds one takes the application's mutex: a thread that
  * holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock leaves
- * the signal to a watcher. If the endpoint of that watcher closes first, another watcher has the signal. Without a watcher,
- * if there is no endpoint or thread, the signal is owed until the lock is released. Only calls that enable or close endpoints or add to a counter owe signals; they hold no lock of a set.
+ * the signal to a watcher. If the endpoint of that watcher closes first, another watcher has the signal. Without a
+ * watcher, if there is no endpoint or thread, the signal is owed until the lock is released. Only calls that enable or
+ * close endpoints or add to a counter owe signals; they hold no lock of a set.
  */
 #include "wait/wait.h"
 

@@ -8,7 +8,7 @@
  * pid of a dead process (ESRCH) does not count; a pid of another pid namespace counts as the process with that pid here. The
  * count ignores processes without endpoints, and how many threads of a process run: the answer is a hint.
  *
- * The ranks of a job come within a short time. So the function reads the names again after LOOK_SOON_NS. It then doubles
+ * The ranks of a job come within a short time. So look_at() reads the names again after LOOK_SOON_NS. It then doubles
  * the interval, up to LOOK_NS. It begins with LOOK_SOON_NS again when an endpoint meets a peer, and when the answer changes
  * from yes to no. Any thread may call; two at a time do the work twice.
  */

@@ -248,7 +248,7 @@ static int put_do(struct sc_rescue *rescue, const struct sc_rescue_kept *kept)
 
 /* ---- all puts to one peer -------------------------------------------------------------------- */
 
-/* Tells whether CMA reaches the memory: reads a byte of each page. The bytes go nowhere, whatever they are. */
+/* Reads a byte of each page of the target's memory, to no use. Tells whether CMA reaches all of them. */
 static bool is_reachable(const struct sc_rescue *rescue, const struct iovec *memory, int count)
 {
 	const struct sc_cma cma = { .pid = rescue->seg->cma_pid };

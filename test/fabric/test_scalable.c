@@ -684,7 +684,7 @@ static void has_name(struct fid_ep *ep, const char *name)
 	must(!strcmp(got, name));
 }
 
-/* The address is there as soon as the scalable endpoint is enabled, and stays, whatever becomes of its contexts. */
+/* A scalable endpoint has its address from fi_enable() on, and keeps it when its contexts open and close. */
 static void test_name_of_enabled(void)
 {
 	char service[] = "fi_shmcma://test-scalable-enabled";
