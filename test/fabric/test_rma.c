@@ -1075,23 +1075,16 @@ static void secret_initiator(struct pair *pair)
 	pair_meet(pair);
 }
 
-/* Tells the initiator of `plain`, which the kernel reaches, and of `secret`, which it does not: SECRET bytes each. */
-static void secret_regions_open(struct pair *pair, struct region regions[2], uint8_t *plain,
-				uint8_t *secret)
-{
-	region_open(pair, &regions[0], plain, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
-	region_open(pair, &regions[1], secret, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
-	region_exchange(pair, &regions[0]);
-	region_exchange(pair, &regions[1]);
-}
-
 static void secret_target(struct pair *pair)
 {
 	static uint8_t plain[SECRET];
 	uint8_t *secret = secret_alloc(SECRET);
 	struct region regions[2];
 
-	secret_regions_open(pair, regions, plain, secret);
+	region_open(pair, &regions[0], plain, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_open(pair, &regions[1], secret, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_exchange(pair, &regions[0]);
+	region_exchange(pair, &regions[1]);
 	pair_meet(pair);
 	must(pattern_is(plain, 0, SECRET, 7) && pattern_is(secret, 0, SECRET, 7));
 	region_close(&regions[0]);
@@ -1131,7 +1124,10 @@ static void secret_first_target(struct pair *pair)
 	uint8_t *secret = secret_alloc(SECRET);
 	struct region regions[2];
 
-	secret_regions_open(pair, regions, plain, secret);
+	region_open(pair, &regions[0], plain, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_open(pair, &regions[1], secret, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_exchange(pair, &regions[0]);
+	region_exchange(pair, &regions[1]);
 	for (size_t i = 0; i < BEHINDS; i++) {
 		size_t len = behind_sizes[i];
 		uint8_t value = (uint8_t)(i + 1);
