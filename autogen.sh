@@ -8,12 +8,10 @@ cd "$(dirname "$0")"
 missing=
 command -v autoreconf >/dev/null || missing="$missing autoconf"
 command -v automake >/dev/null || missing="$missing automake"
-command -v libtoolize >/dev/null || missing="$missing libtool"
 command -v pkg-config >/dev/null || missing="$missing pkg-config"
 if [ -n "$missing" ]; then
 	echo "autogen.sh: these are missing; on Debian: apt-get install$missing" >&2
 	exit 1
 fi
 
-mkdir -p m4
 autoreconf --install --force

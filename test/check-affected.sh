@@ -27,7 +27,7 @@ files()
 	if [ -e .git ] && git ls-files --cached --others --exclude-standard 2>/dev/null; then
 		return
 	fi
-	find . \( -name 'build*' -o -name m4 -o -name autom4te.cache -o -name .libs -o -name .deps -o -name _build \
+	find . \( -name 'build*' -o -name autom4te.cache -o -name .deps -o -name _build \
 		-o -name _inst -o -name _sub \) -prune -o -type f \( -name '*.[chp]*' -o -name '*.[1-9]' -o -name '*.sh' \) -print |
 		sed 's|^\./||'
 }

@@ -39,7 +39,7 @@ inside()
 	"$top/configure" -q --host=aarch64-linux-gnu --enable-werror --enable-tests MPICC= CFLAGS=-O1 \
 		CC="aarch64-linux-gnu-gcc --sysroot=$root" >configure.log 2>&1 || { cat configure.log; fail "configure"; }
 	# shellcheck disable=SC2086
-	make -s -j"$(nproc)" libshmcma-core.la libshmcma-fi.la util/shmcma $tests >make.log 2>&1 || {
+	make -s -j"$(nproc)" libshmcma-core.a lib/libshmcma-fi.so util/shmcma $tests >make.log 2>&1 || {
 		cat make.log
 		fail "make"
 	}

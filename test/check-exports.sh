@@ -11,7 +11,7 @@ complain()
 	status=1
 }
 
-for module in .libs/libshmcma-fi.so dropin/.libs/libshm-fi.so; do
+for module in lib/libshmcma-fi.so dropin/libshm-fi.so; do
 	module=${abs_top_builddir:-.}/$module
 	if [ ! -f "$module" ]; then
 		complain "missing: make first"

@@ -76,8 +76,8 @@ judge()
 # symbols TREE: lines "module nm's line" of its objects
 symbols()
 {
-	(cd "$build" && find "$1" -name '*_la-*.o' -exec nm -A {} +) |
-		sed 's|^\([^:]*\):|\1 |; s|/\.libs/|/|; s|/[^/]*_la-\([^/]*\)\.o |/\1 |'
+	(cd "$build" && find "$1" \( -name '*_a-*.o' -o -name '*_so-*.o' \) -exec nm -A {} +) |
+		sed 's|^\([^:]*\):|\1 |; s|/[^/]*_\(a\|so\)-\([^/]*\)\.o |/\2 |'
 }
 
 needs=$(mktemp) || exit 99

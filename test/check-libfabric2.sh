@@ -32,11 +32,11 @@ tests="test_newer test_owner test_dropin test_trigger"
 # What the build has to have is not skipped: whoever asks for this check has to have made it.
 check_build()
 {
-	[ -f "$build/dropin/.libs/libshm-fi.so" ] || fail "no drop-in module in $build: make first"
+	[ -f "$build/dropin/libshm-fi.so" ] || fail "no drop-in module in $build: make first"
 	for test in $tests; do
 		[ -x "$build/test/fabric/$test" ] || fail "no $build/test/fabric/$test: make check TESTS= first"
 	done
-	[ -f "$build/.libs/libshmcma-fi.so" ] || fail "no provider in $build: make first"
+	[ -f "$build/lib/libshmcma-fi.so" ] || fail "no provider in $build: make first"
 	for program in $programs; do
 		[ -x "$build/test/mpi/$program" ] ||
 			fail "no $build/test/mpi/$program: make -C $build mpi-programs first"
@@ -73,7 +73,7 @@ check_headers()
 # Our files are in its /tmp, in memory, the modules as in a build.
 fill_chroot()
 {
-	for module in .libs/libshmcma-fi.so dropin/.libs/libshm-fi.so; do
+	for module in lib/libshmcma-fi.so dropin/libshm-fi.so; do
 		mkdir -p "$root/tmp/${module%/*}" && cp "$build/$module" "$root/tmp/$module" ||
 			fail "$module cannot be copied"
 	done
@@ -90,7 +90,7 @@ fill_chroot()
 into_chroot()
 {
 	clean_environment
-	export FI_PROVIDER_PATH=/tmp/.libs
+	export FI_PROVIDER_PATH=/tmp/lib
 	into="chroot $root"
 	echo "+ export HOME=$HOME FI_PROVIDER_PATH=$FI_PROVIDER_PATH"
 }
@@ -122,7 +122,7 @@ check_tests()
 # The drop-in instead of libfabric's shm; libfabric's own modules are found as ever.
 check_dropin()
 {
-	FI_PROVIDER_PATH=+/tmp/dropin/.libs/libshm-fi.so
+	FI_PROVIDER_PATH=+/tmp/dropin/libshm-fi.so
 	echo "+ export FI_PROVIDER_PATH=$FI_PROVIDER_PATH"
 	run $into fi_info -p shm >"$work/shm" || fail "fi_info -p shm: libfabric does not find it"
 	cat "$work/shm"
@@ -130,7 +130,7 @@ check_dropin()
 	pinged=shm
 	pingpong $((first + 200)) -m tagged
 	pinged=shmcma
-	FI_PROVIDER_PATH=/tmp/.libs
+	FI_PROVIDER_PATH=/tmp/lib
 }
 
 # Naming the provider is what makes it offer FI_REMOTE_COMM, which Open MPI insists on.

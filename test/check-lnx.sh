@@ -50,7 +50,7 @@ as=	  # the command before a program of fabtests
 
 check_build()
 {
-	for file in .libs/libshmcma-fi.so dropin/.libs/libshm-fi.so util/shmcma; do
+	for file in lib/libshmcma-fi.so dropin/libshm-fi.so util/shmcma; do
 		[ -f "$build/$file" ] || fail "no $build/$file: make first"
 	done
 	for program in $programs; do
@@ -109,7 +109,7 @@ fill_chroot()
 	mkdir -p "$shared" "$root/etc" && mount -t tmpfs -o mode=755 tmpfs "$shared" || skip "mounts are not permitted"
 	copy_prefix "$libfabric" libfabric
 	copy_prefix "$fabtests" fabtests
-	cp "$build/.libs/libshmcma-fi.so" "$build/dropin/.libs/libshm-fi.so" "$build/util/shmcma" "$shared/" ||
+	cp "$build/lib/libshmcma-fi.so" "$build/dropin/libshm-fi.so" "$build/util/shmcma" "$shared/" ||
 		fail "the build cannot be copied"
 	for program in $programs; do
 		cp "$build/test/mpi/$program" "$shared/" || fail "$program cannot be copied"

@@ -55,13 +55,13 @@ for source in "$top"/test/unit/test_*.c; do
 done
 for source in "$top"/prov/*/*.c; do
 	case $source in
-	*/base/shmcma.c) library=libshmcma_fi_la ;;
-	*/base/shm.c) library=dropin_libshm_fi_la ;;
-	*) library=libshmcma_prov_la ;;
+	*/base/shmcma.c) library=lib_libshmcma_fi_so ;;
+	*/base/shm.c) library=dropin_libshm_fi_so ;;
+	*) library=libshmcma_prov_a ;;
 	esac
-	objects="$objects prov/$(basename "$(dirname "$source")")/$library-$(basename "$source" .c).lo"
+	objects="$objects prov/$(basename "$(dirname "$source")")/$library-$(basename "$source" .c).o"
 done
-make -s -j"$(nproc)" libshmcma-core.la $objects $programs >make.log 2>&1 || { cat make.log; fail "make"; }
+make -s -j"$(nproc)" libshmcma-core.a $objects $programs >make.log 2>&1 || { cat make.log; fail "make"; }
 for program in $programs; do
 	"$program" --help >run.log 2>&1 || { cat run.log; fail "$program"; }
 	ldd "$program" 2>/dev/null | grep -q 'libc.so.6' && fail "$program is linked with glibc"

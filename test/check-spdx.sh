@@ -12,13 +12,13 @@ files()
 	if [ -e .git ] && git ls-files --cached --others --exclude-standard 2>/dev/null; then
 		return
 	fi
-	find . \( -name .git -o -name build-aux -o -name m4 -o -name autom4te.cache -o -name .libs \
+	find . \( -name .git -o -name build-aux -o -name autom4te.cache \
 		-o -name .deps -o -name _build -o -name _inst -o -name _sub -o -name 'build*' \) -prune -o \
-		-type f ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name '*.log' ! -name '*.trs' \
+		-type f ! -name '*.o' ! -name '*.a' ! -name '*.log' ! -name '*.trs' \
 		! -name .dirstamp ! -perm -111 -print -o \
 		-type f -perm -111 \( -name '*.sh' -o -name run -o -name quickstart -o -name runtests \) -print |
 		sed 's|^\./||' |
-		grep -vxE 'configure~?|aclocal\.m4|Makefile(\.in)?|config\.(status|log)|libtool'
+		grep -vxE 'configure~?|aclocal\.m4|Makefile(\.in)?|config\.(status|log)'
 }
 
 missing=$(files | grep -vE '^(test/fuzz/corpus/|debian/changelog$|debian/source/format$)' | awk '{

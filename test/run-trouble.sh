@@ -7,7 +7,7 @@
 #
 # /dev/shm is a tmpfs of this test's own. Exit: 0, 1, or 77 (skipped).
 #
-#   abs_top_builddir   has .libs/libshmcma-fi.so and util/shmcma
+#   abs_top_builddir   has lib/libshmcma-fi.so and util/shmcma
 #   SHMCMA_NO_SKIP     if set, what cannot be run has failed
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
@@ -39,7 +39,7 @@ chmod 755 "$work"
 . "$here/pingpong.sh"
 
 unset FI_PROVIDER
-export FI_PROVIDER_PATH="$build/.libs" FI_LOG_LEVEL=warn FI_LOG_PROV=shmcma
+export FI_PROVIDER_PATH="$build/lib" FI_LOG_LEVEL=warn FI_LOG_PROV=shmcma
 limit=600 # seconds, the last resort
 first=$((20000 + $$ % 20000))
 
@@ -113,7 +113,7 @@ not_found()
 truncated()
 {
 	mkdir "$work/cut"
-	head -c 200000 "$build/.libs/libshmcma-fi.so" >"$work/cut/libshmcma-fi.so"
+	head -c 200000 "$build/lib/libshmcma-fi.so" >"$work/cut/libshmcma-fi.so"
 	(
 		unset IPATH_NO_BACKTRACE HFI_NO_BACKTRACE
 		cd "$work" || exit 1 # the handler writes a file there
@@ -129,7 +129,7 @@ truncated()
 	) || fail "a truncated provider makes no bus error"
 	FI_PROVIDER_PATH=$work/cut run "$build/util/shmcma" doctor
 	says "$work/cut/libshmcma-fi.so"
-	cp "$build/.libs/libshmcma-fi.so" "$work/cut/"
+	cp "$build/lib/libshmcma-fi.so" "$work/cut/"
 	works env FI_PROVIDER_PATH="$work/cut" fi_info -p shmcma
 }
 

@@ -350,7 +350,7 @@ def call_subjects(build, directory, fabrics):
 
 def all_subjects(build, options, directory):
     fabric, floor = (os.path.join(build, "test/bench", name) for name in ("fabric_bench", "floor_bench"))
-    env = {"FI_PROVIDER_PATH": os.path.join(build, ".libs")}
+    env = {"FI_PROVIDER_PATH": os.path.join(build, "lib")}
     kinds = [kind for kind in KINDS if kind not in ("floor", "calls", "mpi")]
     fabrics = [(name, name, env) for name in options.providers]
     if options.libfabric:

@@ -48,7 +48,7 @@ def measure(asked):
     """All samples of all turns."""
     command = [os.path.join(asked.build, "test/bench/fabric_bench"), "-C", "-n", "1", "-k", "latency,bandwidth",
                "-b", str(asked.milliseconds), "-s", asked.sizes]
-    env = {"FI_PROVIDER_PATH": os.path.abspath(os.path.join(asked.build, ".libs")), **os.environ}
+    env = {"FI_PROVIDER_PATH": os.path.abspath(os.path.join(asked.build, "lib")), **os.environ}
     samples = []
     for turn in range(asked.turns):
         # another one comes first in each turn

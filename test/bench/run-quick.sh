@@ -42,7 +42,7 @@ done
 for figure in $("$build/test/bench/floor_bench" -L | cut -d '|' -f 1); do
 	grep -q "^$figure,machine," "$BENCH_OUT/samples.csv" || fail "no $figure of the machine"
 done
-if command -v objdump >/dev/null && FI_PROVIDER_PATH="$build/.libs" valgrind -q --tool=none \
+if command -v objdump >/dev/null && FI_PROVIDER_PATH="$build/lib" valgrind -q --tool=none \
 	"$build/test/bench/call_bench" shmcma messages 2>/dev/null; then
 	for figure in post send to_ring receive to_queue idle; do
 		grep -q "^instructions_$figure,shmcma,8,0,[0-9]" "$BENCH_OUT/samples.csv" ||

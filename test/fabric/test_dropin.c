@@ -2,7 +2,7 @@
 /*
  * test_dropin.c: libshm-fi.so in the place of libfabric's provider shm: it is taken, it answers what shm answers, any
  * text is a name, and the parameters of shm hold. Each test is a process that sets FI_PROVIDER_PATH before libfabric
- * looks. The module is in dropin/.libs of the build, beside the directory that FI_PROVIDER_PATH names for the tests.
+ * looks. The module is in dropin of the build, beside the directory that FI_PROVIDER_PATH names for the tests.
  */
 #define _GNU_SOURCE 1
 #define PAIR_GETINFO fi_getinfo
@@ -39,7 +39,7 @@ static void use_module(const char *also)
 	char path[2 * PATH_SIZE];
 
 	must(build);
-	snprintf(path, sizeof(path), "%s%s/../dropin/.libs%s%s%s", preferred ? "+" : "", build,
+	snprintf(path, sizeof(path), "%s%s/../dropin%s%s%s", preferred ? "+" : "", build,
 		 preferred ? "/" MODULE : "", also ? ":" : "", also ? also : "");
 	setenv("FI_PROVIDER_PATH", path, 1);
 	setenv("FI_LOG_PROV", "shm,shmcma", 1);

@@ -12,7 +12,7 @@
 #
 # Prints "PASS name" or "FAIL name" for each, and last "N passed, M failed". Exit: 0, 1, or 77 (skipped).
 #
-#   abs_top_builddir     has .libs/libshmcma-fi.so, util/shmcma-reap and test/mpi/job
+#   abs_top_builddir     has lib/libshmcma-fi.so, util/shmcma-reap and test/mpi/job
 #   MPICC, MPIRUN        tried before the usual names
 #   SHMCMA_NO_SKIP       if set, a missing Open MPI is a failure
 #   KILL_RANKS           of a job, 4
@@ -36,7 +36,7 @@ failed=0
 command -v setsid >/dev/null || skip "no setsid"
 
 reap=$build/util/shmcma-reap
-for file in "$build/.libs/libshmcma-fi.so" "$reap"; do
+for file in "$build/lib/libshmcma-fi.so" "$reap"; do
 	if [ ! -e "$file" ]; then
 		echo "FAIL: no $file"
 		exit 1
@@ -48,7 +48,7 @@ trap 'kill_all; rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 sessions=
 
-export FI_PROVIDER_PATH="$build/.libs" FI_PROVIDER=shmcma
+export FI_PROVIDER_PATH="$build/lib" FI_PROVIDER=shmcma
 launch="$launch --mca pml cm --mca mtl ofi --mca osc pt2pt --mca opal_common_ofi_provider_include shmcma"
 
 program=$build/test/mpi/job

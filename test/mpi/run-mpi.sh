@@ -21,7 +21,7 @@
 # Prints "PASS name" or "FAIL name" for each run, and last "N passed, M failed". With names
 # (p2p-2, coll-4, p2p-nocma-2, ...) makes these runs only. Exit: 0, 1, or 77 (skipped).
 #
-#   abs_top_builddir     has .libs/libshmcma-fi.so and test/mpi/{p2p,coll,types,comm,osc}; programs
+#   abs_top_builddir     has lib/libshmcma-fi.so and test/mpi/{p2p,coll,types,comm,osc}; programs
 #                        that are not there are compiled to a temporary directory
 #   MPICC, MPIRUN, PYTHON  tried before the usual names
 #   MPI_TEST_TIMEOUT     seconds for each run, the last resort, 1200; a section of a program has 600
@@ -67,13 +67,13 @@ none)
 esac
 case $provider in
 shmcma)
-	library=$build/.libs/libshmcma-fi.so
+	library=$build/lib/libshmcma-fi.so
 	if [ ! -e "$library" ]; then
 		echo "FAIL: no provider at $library"
 		exit 1
 	fi
 	# Naming the provider is what makes it offer FI_REMOTE_COMM, which Open MPI insists on.
-	export FI_PROVIDER_PATH="$build/.libs" FI_PROVIDER=shmcma
+	export FI_PROVIDER_PATH="$build/lib" FI_PROVIDER=shmcma
 	export FI_LOG_LEVEL=info FI_LOG_PROV=shmcma
 	;;
 shm)

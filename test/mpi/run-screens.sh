@@ -40,14 +40,14 @@ end_job()
 }
 
 PATH=$build/util:$PATH
-FI_PROVIDER_PATH=$build/.libs
+FI_PROVIDER_PATH=$build/lib
 export PATH FI_PROVIDER_PATH
 unset FI_PROVIDER FI_SHMCMA_CALIBRATE
 
 # The paths of this machine are no part of the page.
 clean()
 {
-	sed "s|$build/test/mpi/||g; s|$work/||g; s|$build/.libs|/usr/lib/x86_64-linux-gnu/libfabric|g; s|$build/||g; s|mpirun.openmpi|mpirun|g
+	sed "s|$build/test/mpi/||g; s|$work/||g; s|$build/lib|/usr/lib/x86_64-linux-gnu/libfabric|g; s|$build/||g; s|mpirun.openmpi|mpirun|g
 		s|[[:space:]]*\$||"
 }
 

@@ -4,7 +4,7 @@
 # run-trouble.sh - rows of README's table of troubles that jobs of Open MPI meet. Each row makes the symptom, and shows that
 # the remedy cures it. test/run-trouble.sh says where the other rows are. Exit: 0, 1, or 77 (skipped).
 #
-#   abs_top_builddir     has .libs/libshmcma-fi.so and test/mpi/faults, which is compiled if it is not there
+#   abs_top_builddir     has lib/libshmcma-fi.so and test/mpi/faults, which is compiled if it is not there
 #   MPICC, MPIRUN, PYTHON  tried before the usual names
 #   SHMCMA_NO_SKIP       if set, what cannot be run has failed
 set -u
@@ -28,7 +28,7 @@ interpreter=$(python)
 
 # The recipe of README without and with what makes shmcma offer FI_REMOTE_COMM.
 unset FI_PROVIDER
-export FI_PROVIDER_PATH="$build/.libs" FI_LOG_LEVEL=info FI_LOG_PROV=shmcma
+export FI_PROVIDER_PATH="$build/lib" FI_LOG_LEVEL=info FI_LOG_PROV=shmcma
 include="--mca opal_common_ofi_provider_include shmcma"
 unnamed="--mca pml cm --mca mtl ofi $include"
 recipe="$unnamed -x FI_PROVIDER=shmcma"
