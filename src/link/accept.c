@@ -119,6 +119,17 @@ static int attach(struct sc_peer *peer, uint64_t claim)
 	return (claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED ? -ECONNREFUSED : sc_peer_attach(peer);
 }
 
+/*
+ * Tells whether the claim is of the last endpoint with this address, while this side has attached the next one for its own
+ * link. An open endpoint may also depart itself: it has given up the link from here then, and nothing of it is read.
+ */
+static bool is_of_last(const struct sc_peer *peer, uint64_t claim)
+{
+	return (claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED && peer->seg &&
+	       peer->link != SC_LINK_DOWN && sc_peer_is_open(peer);
+}
+
+/* -ESTALE: the last endpoint with the address of an attached peer has left this claim, which must not end that peer. */
 static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
 		struct sc_peer **met)
 {
@@ -138,6 +149,8 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		return ret;
 	if (peer->feed != SC_FEED_NONE)
 		return -EALREADY;
+	if (is_of_last(peer, claim))
+		return -ESTALE;
 	if (peer->link == SC_LINK_DOWN && !has_left(peer, claim))
 		return peer->error;
 	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer, claim);
@@ -171,6 +184,8 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	memory = sc_seg_slot_alloc(ep->seg, index);
 	ret = memory ? memory : meet(ep, index, claim, address, &peer);
 	sc_log_again(false);
+	if (ret == -ESTALE)
+		return true; /* its slot comes back, as that of a refused peer which has gone */
 	if (ret && peer)
 		sc_peer_reconsider(peer); /* this claim may be the only reason to know it */
 	if (ret && sc_peer_is_transient(ret) && !put_off(ep, index, ret))

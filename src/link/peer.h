@@ -48,6 +48,8 @@
  *   - The new endpoint may connect first, for a receive from one peer. The peer lets it in once everything with the last
  *     one has ended there (is_successor() in accept.c). While messages of the last one wait there, it is refused
  *     (-EALREADY); the provider opens only receive contexts again, which send no messages.
+ *   - A claim that the last endpoint has left may be seen only after this side has connected to the new one. It is dropped
+ *     (is_of_last() in accept.c).
  *
  * Step 2 fails with -EUSERS while the peer has no free slot: the link stays NONE, attached, and the next operation
  * tries again. If such a full peer asks for an answer, this endpoint gives up the connection and tells the peer so

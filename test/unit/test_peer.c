@@ -3336,6 +3336,36 @@ static void test_again_comes_first(void **state)
 		}
 }
 
+/* This side sends before it polls: a claim that the last one has left does not end the link to the new one. */
+static void test_again_written_first(void **state)
+{
+	(void)state;
+	for (enum last last = ANSWERED; last < LASTS; last++)
+		for (int looks = 0; looks < 2; looks++) {
+			again_begin();
+			end_open(&third, NULL);
+			last_meets(last);
+			end_close(&pair[1]);
+			again_open();
+			if (looks) /* as a receive from one peer does, when it is posted */
+				(void)sc_peers_review(pair[0].ep, true);
+			(void)again_send(8, SC_SILENT);
+			ends_settle(pair, 2);
+			again_receive(8);
+			assert_int_equal(again_send(8, SC_SILENT), 0);
+			again_receive(8);
+			assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 1, 5,
+						  SC_TAGGED | SC_SILENT),
+					 0);
+			assert_int_equal(end_recv(&pair[0], pair[0].peer, into, 1, 5, SC_TAGGED), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[0], pair[0].peer, into, 1, 5);
+			check_again();
+			end_close(&third);
+			pair_close(pair);
+		}
+}
+
 /* Of another process; with too little of what it takes for a while; and it ends. */
 static void test_again_elsewhere(void **state)
 {
@@ -3490,6 +3520,7 @@ int main(void)
 		cmocka_unit_test(test_again_first_what_was),
 		cmocka_unit_test(test_again_directed),
 		cmocka_unit_test(test_again_comes_first),
+		cmocka_unit_test(test_again_written_first),
 		cmocka_unit_test(test_left_unmapped),
 		cmocka_unit_test(test_directed_at_one_given_up),
 		cmocka_unit_test(test_again_closed),
