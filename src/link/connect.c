@@ -191,11 +191,8 @@ int sc_peer_connect(struct sc_peer *peer)
 	int ret;
 
 	ret = sc_peer_attach(peer);
-	if (ret == -EAGAIN)
-		return ret; /* no fault, so no line in the log */
-	if (ret)
-		goto failed;
-	ret = claim(peer);
+	if (!ret)
+		ret = claim(peer);
 	if (ret)
 		goto failed;
 	ret = check_name(peer);
@@ -226,7 +223,9 @@ int sc_peer_connect(struct sc_peer *peer)
 	return 0;
 
 failed:
-	sc_log_again(ret == -EAGAIN || (ret == -EUSERS && peer->full)); /* no warning */
+	if (ret == -EAGAIN)
+		return ret;			    /* no fault, so no line in the log */
+	sc_log_again(ret == -EUSERS && peer->full); /* no warning */
 	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), sc_peer_connect_advice(ret));
 	sc_log_again(false);
 	peer->full = ret == -EUSERS;
