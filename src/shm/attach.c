@@ -266,8 +266,8 @@ static struct sc_seg *shared_find_locked(const char *addr)
 }
 
 /*
- * Adds a user to a segment that this process has attached and whose owner lives. NULL: there is none, or it cannot
- * tell.
+ * Adds a user to a segment that this process has attached, that is not closed, and whose owner lives. NULL: there is
+ * none, or it cannot tell.
  */
 static struct sc_seg *shared_get(const char *addr)
 {
@@ -278,7 +278,9 @@ static struct sc_seg *shared_get(const char *addr)
 	if (seg)
 		seg->users++;
 	pthread_mutex_unlock(&sc_segs.shared_mutex);
-	if (!seg || sc_seg_check_owner(seg) == 1)
+	/* a closed one may have kept its lock, and the name may be the next endpoint's */
+	if (!seg || (sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_CLOSED &&
+		     sc_seg_check_owner(seg) == 1))
 		return seg;
 	sc_seg_detach(seg);
 	return NULL;

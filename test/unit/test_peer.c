@@ -3402,6 +3402,55 @@ static void test_again_elsewhere(void **state)
 	(void)sc_reap_scan();
 }
 
+/* Opens one, to which another one of this process is connected and stays so; opens it again when it is told to. */
+static void open_again_beside(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end beside;
+	struct sc_ep *ep;
+	char byte;
+
+	attr.name = arg;
+	attr.index = INDEX;
+	end_open(&beside, NULL);
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_peer_get(beside.ep, sc_ep_address(ep), &beside.peer));
+	CHILD_CHECK(!sc_peer_reach(beside.peer));
+	child_tell(self, sc_ep_address(ep));
+	CHILD_CHECK(read(self->down, &byte, 1) == 1);
+	sc_ep_destroy(ep);
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	CHILD_CHECK(read(self->down, &byte, 1) == 1);
+	_exit(0);
+}
+
+/* Another endpoint of each process has not looked since, and still has the segment of the last one. */
+static void test_again_beside_others(void **state)
+{
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	assert_int_equal(sc_ep_name_init(&again_name), 0);
+	assert_true(child_start(&child, open_again_beside, &again_name));
+	end_open(&pair[0], NULL);
+	end_open(&third, NULL);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &pair[0].peer), 0);
+	assert_int_equal(sc_peer_get(third.ep, child.line, &peer), 0);
+	assert_int_equal(sc_peer_reach(peer), 0);
+	(void)again_send(8, SC_SILENT);
+	assert_int_equal(write(child.down, "c", 1), 1);
+	assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+	(void)again_send(8, SC_SILENT);
+	assert_int_equal(pair[0].ep->counters.connects, 2);
+	assert_int_equal(write(child.down, "e", 1), 1);
+	assert_int_equal(child_reap(&child), 0);
+	end_close(&third);
+	end_close(&pair[0]);
+	(void)sc_reap_scan();
+}
+
 /* It has been opened again, and its process has ended: a receive from there does not wait for it. */
 static void test_again_and_dead(void **state)
 {
@@ -3526,6 +3575,7 @@ int main(void)
 		cmocka_unit_test(test_again_closed),
 		cmocka_unit_test(test_again_while_one_waits),
 		cmocka_unit_test(test_again_elsewhere),
+		cmocka_unit_test(test_again_beside_others),
 		cmocka_unit_test(test_again_and_dead),
 	};
 
