@@ -116,9 +116,9 @@ void sc_peer_expect(struct sc_peer *peer)
 	if (source->error != SC_SOURCE_UNMET)
 		return;
 	source->error = 0;
-	if (sc_peer_connect(peer) == -EAGAIN && !peer->seg)
-		source->error =
-			SC_SOURCE_UNMET; /* announced: nothing would tell this endpoint of its death */
+	/* announced, or memory or descriptors are short: nothing would tell this endpoint of its death */
+	if (sc_peer_is_transient(sc_peer_connect(peer)) && !peer->seg)
+		source->error = SC_SOURCE_UNMET;
 }
 
 bool sc_peer_is_overdue(struct sc_peer *peer)

@@ -13,8 +13,8 @@ int sc_peer_reach(struct sc_peer *peer);
 
 /*
  * For a receive from a peer that has neither come nor been sent anything: connects to it, so that the receive ends when
- * the peer does. sc_source.error then tells whether no endpoint has the address. After another error that may pass (the
- * peer is full, no descriptor is left) the receive waits for the peer to come.
+ * the peer does. sc_source.error then tells whether no endpoint has the address; SC_SOURCE_UNMET: it cannot be attached
+ * now. After another error that may pass (the peer is full) the receive waits for the peer to come.
  */
 void sc_peer_expect(struct sc_peer *peer);
 

@@ -58,7 +58,7 @@ void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct
 /*
  * Returns the error of a source that can send nothing more, or 0. A source that was full, or that has been opened again,
  * is connected to, so that the receive ends when it does. -EAGAIN: polls must first end what was with the last endpoint,
- * or the source is announced and has no endpoint yet, see sc_peer_expect().
+ * or the source is announced and has no endpoint yet, or cannot be attached now, see sc_peer_expect().
  */
 static int lost(const struct sc_recv *recv)
 {

@@ -3402,6 +3402,30 @@ static void test_again_elsewhere(void **state)
 	(void)sc_reap_scan();
 }
 
+/* A receive from a peer that cannot be mapped just now is not taken: nothing would tell of the death of that peer. */
+static void test_directed_without_memory(void **state)
+{
+	struct child child;
+	char byte;
+
+	(void)state;
+	assert_int_equal(sc_ep_name_init(&again_name), 0);
+	assert_true(child_start(&child, open_again_and_again, &again_name));
+	end_open(&pair[0], NULL);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &pair[0].peer), 0);
+	if (core_failing("seg.mmap", ENOMEM))
+		assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), -EAGAIN);
+	(void)core_failing(NULL, 0);
+	assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), 0);
+	assert_int_equal(write(child.down, "e", 1), 1);
+	assert_int_equal(child_reap(&child), 0);
+	while (end_idle(&pair[0]))
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET);
+	end_close(&pair[0]);
+	(void)sc_reap_scan();
+}
+
 /* Opens one, to which another one of this process is connected and stays so; opens it again when it is told to. */
 static void open_again_beside(struct child *self, void *arg)
 {
@@ -3576,6 +3600,7 @@ int main(void)
 		cmocka_unit_test(test_again_while_one_waits),
 		cmocka_unit_test(test_again_elsewhere),
 		cmocka_unit_test(test_again_beside_others),
+		cmocka_unit_test(test_directed_without_memory),
 		cmocka_unit_test(test_again_and_dead),
 	};
 
