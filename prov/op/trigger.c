@@ -142,6 +142,16 @@ static int copy_bytes(struct shmcma_vector *to, const struct iovec *iov, size_t 
 	return 0;
 }
 
+static int copy_iov(struct shmcma_vector *to, const struct iovec **iov, size_t count)
+{
+	if (count > SC_IOV_MAX)
+		return -FI_EINVAL;
+	if (count)
+		memcpy(to->iov, *iov, count * sizeof(to->iov[0]));
+	*iov = to->iov;
+	return 0;
+}
+
 /*
  * Replaces the caller's vector at *iov by a copy. It also copies the bytes of an injected payload, but not of deferred
  * work, whose bytes must not be touched before it is due; their number is known now.
@@ -158,10 +168,9 @@ static int copy_vector(struct shmcma_work *work, struct shmcma_vector *to, const
 	ret = check_size(*iov, *count, injects ? SC_INJECT_MAX : SC_MESSAGE_MAX, &size);
 	if (ret)
 		return ret;
-	if (injects && !work->deferred && *count)
-		ret = copy_bytes(to, *iov, count, size);
-	else if (*count)
-		memcpy(to->iov, *iov, *count * sizeof(to->iov[0]));
+	if (!injects || work->deferred || !*count)
+		return copy_iov(to, iov, *count);
+	ret = copy_bytes(to, *iov, count, size);
 	*iov = to->iov;
 	return ret;
 }
@@ -269,12 +278,7 @@ ssize_t shmcma_trigger_recv(struct shmcma_ep_fid *fid, fi_addr_t source, const s
 	ADOPT(recv, recv);
 	work->event = SC_EVENT_RECV;
 	/* receives have other flags, and nothing is injected */
-	if (recv->iov_count > SC_IOV_MAX)
-		return submit(work, -FI_EINVAL);
-	if (recv->iov_count)
-		memcpy(work->iov.iov, recv->iov, recv->iov_count * sizeof(recv->iov[0]));
-	work->recv.iov = work->iov.iov;
-	return submit(work, 0);
+	return submit(work, copy_iov(&work->iov, &work->recv.iov, recv->iov_count));
 }
 
 ssize_t shmcma_trigger_rma(struct shmcma_ep_fid *fid, fi_addr_t peer, const struct sc_rma *rma)
@@ -299,14 +303,9 @@ static int copy_atomic(struct shmcma_work *work)
 
 	if (!ret)
 		ret = copy_vector(work, &work->compare, &atomic->compare, &atomic->compare_count);
-	if (ret)
-		return ret;
-	if (atomic->result_count > SC_IOV_MAX)
-		return -FI_EINVAL;
-	if (atomic->result_count)
-		memcpy(work->result.iov, atomic->result, atomic->result_count * sizeof(atomic->result[0]));
-	atomic->result = work->result.iov;
-	return copy_remote(work, &atomic->remote, atomic->remote_count);
+	if (!ret)
+		ret = copy_iov(&work->result, &atomic->result, atomic->result_count);
+	return ret ? ret : copy_remote(work, &atomic->remote, atomic->remote_count);
 }
 
 ssize_t shmcma_trigger_atomic(struct shmcma_ep_fid *fid, fi_addr_t peer, const struct sc_atomic *atomic)
