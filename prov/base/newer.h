@@ -86,20 +86,19 @@ union shmcma_any_err_entry {
  * table as those headers know it.
  */
 
+/* An operation of 1.17, under its name. */
+#define OP(table, name) __typeof__(((struct table *)NULL)->name) name
+
 union shmcma_ops_av {
 	struct {
 		size_t size;
-		int (*insert)(struct fid_av *av, const void *addr, size_t count, fi_addr_t *fi_addr,
-			      uint64_t flags, void *context);
-		int (*insertsvc)(struct fid_av *av, const char *node, const char *service,
-				 fi_addr_t *fi_addr, uint64_t flags, void *context);
-		int (*insertsym)(struct fid_av *av, const char *node, size_t nodecnt, const char *service,
-				 size_t svccnt, fi_addr_t *fi_addr, uint64_t flags, void *context);
-		int (*remove)(struct fid_av *av, fi_addr_t *fi_addr, size_t count, uint64_t flags);
-		int (*lookup)(struct fid_av *av, fi_addr_t fi_addr, void *addr, size_t *addrlen);
-		const char *(*straddr)(struct fid_av *av, const void *addr, char *buf, size_t *len);
-		int (*av_set)(struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **av_set,
-			      void *context);
+		OP(fi_ops_av, insert);
+		OP(fi_ops_av, insertsvc);
+		OP(fi_ops_av, insertsym);
+		OP(fi_ops_av, remove);
+		OP(fi_ops_av, lookup);
+		OP(fi_ops_av, straddr);
+		OP(fi_ops_av, av_set);
 		/* 1.20; the calls look whether there is a function */
 		int (*insert_auth_key)(struct fid_av *av, const void *key, size_t size, fi_addr_t *fi_addr,
 				       uint64_t flags);
@@ -119,16 +118,13 @@ typedef int shmcma_export_xpu(struct fid *fid, uint64_t flags, void *xpu);
 union shmcma_ops_cq {
 	struct {
 		size_t size;
-		ssize_t (*read)(struct fid_cq *cq, void *buf, size_t count);
-		ssize_t (*readfrom)(struct fid_cq *cq, void *buf, size_t count, fi_addr_t *src_addr);
-		ssize_t (*readerr)(struct fid_cq *cq, struct fi_cq_err_entry *buf, uint64_t flags);
-		ssize_t (*sread)(struct fid_cq *cq, void *buf, size_t count, const void *cond,
-				 int timeout);
-		ssize_t (*sreadfrom)(struct fid_cq *cq, void *buf, size_t count, fi_addr_t *src_addr,
-				     const void *cond, int timeout);
-		int (*signal)(struct fid_cq *cq);
-		const char *(*strerror)(struct fid_cq *cq, int prov_errno, const void *err_data, char *buf,
-					size_t len);
+		OP(fi_ops_cq, read);
+		OP(fi_ops_cq, readfrom);
+		OP(fi_ops_cq, readerr);
+		OP(fi_ops_cq, sread);
+		OP(fi_ops_cq, sreadfrom);
+		OP(fi_ops_cq, signal);
+		OP(fi_ops_cq, strerror);
 		shmcma_export_xpu *export_xpu;
 	};
 	struct fi_ops_cq ops;
@@ -137,13 +133,13 @@ union shmcma_ops_cq {
 union shmcma_ops_cntr {
 	struct {
 		size_t size;
-		uint64_t (*read)(struct fid_cntr *cntr);
-		uint64_t (*readerr)(struct fid_cntr *cntr);
-		int (*add)(struct fid_cntr *cntr, uint64_t value);
-		int (*set)(struct fid_cntr *cntr, uint64_t value);
-		int (*wait)(struct fid_cntr *cntr, uint64_t threshold, int timeout);
-		int (*adderr)(struct fid_cntr *cntr, uint64_t value);
-		int (*seterr)(struct fid_cntr *cntr, uint64_t value);
+		OP(fi_ops_cntr, read);
+		OP(fi_ops_cntr, readerr);
+		OP(fi_ops_cntr, add);
+		OP(fi_ops_cntr, set);
+		OP(fi_ops_cntr, wait);
+		OP(fi_ops_cntr, adderr);
+		OP(fi_ops_cntr, seterr);
 		shmcma_export_xpu *export_xpu;
 	};
 	struct fi_ops_cntr ops;
@@ -152,15 +148,13 @@ union shmcma_ops_cntr {
 union shmcma_ops_ep {
 	struct {
 		size_t size;
-		ssize_t (*cancel)(struct fid *fid, void *context);
-		int (*getopt)(struct fid *fid, int level, int optname, void *optval, size_t *optlen);
-		int (*setopt)(struct fid *fid, int level, int optname, const void *optval, size_t optlen);
-		int (*tx_ctx)(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
-			      struct fid_ep **tx_ep, void *context);
-		int (*rx_ctx)(struct fid_ep *sep, int index, struct fi_rx_attr *attr,
-			      struct fid_ep **rx_ep, void *context);
-		ssize_t (*rx_size_left)(struct fid_ep *ep);
-		ssize_t (*tx_size_left)(struct fid_ep *ep);
+		OP(fi_ops_ep, cancel);
+		OP(fi_ops_ep, getopt);
+		OP(fi_ops_ep, setopt);
+		OP(fi_ops_ep, tx_ctx);
+		OP(fi_ops_ep, rx_ctx);
+		OP(fi_ops_ep, rx_size_left);
+		OP(fi_ops_ep, tx_size_left);
 		shmcma_export_xpu *export_xpu;
 	};
 	struct fi_ops_ep ops;
@@ -169,52 +163,35 @@ union shmcma_ops_ep {
 union shmcma_ops_domain {
 	struct {
 		size_t size;
-		int (*av_open)(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
-			       void *context);
-		int (*cq_open)(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
-			       void *context);
-		int (*endpoint)(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-				void *context);
-		int (*scalable_ep)(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
-				   void *context);
-		int (*cntr_open)(struct fid_domain *domain, struct fi_cntr_attr *attr,
-				 struct fid_cntr **cntr, void *context);
-		int (*poll_open)(struct fid_domain *domain, struct fi_poll_attr *attr,
-				 struct fid_poll **pollset);
-		int (*stx_ctx)(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
-			       void *context);
-		int (*srx_ctx)(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **rx_ep,
-			       void *context);
-		int (*query_atomic)(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
-				    struct fi_atomic_attr *attr, uint64_t flags);
-		int (*query_collective)(struct fid_domain *domain, enum fi_collective_op coll,
-					struct fi_collective_attr *attr, uint64_t flags);
-		int (*endpoint2)(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-				 uint64_t flags, void *context);
+		OP(fi_ops_domain, av_open);
+		OP(fi_ops_domain, cq_open);
+		OP(fi_ops_domain, endpoint);
+		OP(fi_ops_domain, scalable_ep);
+		OP(fi_ops_domain, cntr_open);
+		OP(fi_ops_domain, poll_open);
+		OP(fi_ops_domain, stx_ctx);
+		OP(fi_ops_domain, srx_ctx);
+		OP(fi_ops_domain, query_atomic);
+		OP(fi_ops_domain, query_collective);
+		OP(fi_ops_domain, endpoint2);
 		int (*xpu_ctx)(struct fid_domain *domain, void *attr, void **xpu, void *context); /* 2.6 */
 	};
 	struct fi_ops_domain ops;
 };
 
-/* Headers of a version whose tables are longer: the new calls must be added here. */
-_Static_assert(sizeof(struct fi_ops_av) <= offsetof(union shmcma_ops_av, lookup2) + sizeof(void *),
-	       "fi_ops_av");
-_Static_assert(sizeof(struct fi_ops_cq) <= offsetof(union shmcma_ops_cq, export_xpu) + sizeof(void *),
-	       "fi_ops_cq");
-_Static_assert(sizeof(struct fi_ops_cntr) <= offsetof(union shmcma_ops_cntr, export_xpu) + sizeof(void *),
-	       "fi_ops_cntr");
-_Static_assert(sizeof(struct fi_ops_ep) <= offsetof(union shmcma_ops_ep, export_xpu) + sizeof(void *),
-	       "fi_ops_ep");
-_Static_assert(sizeof(struct fi_ops_domain) <= offsetof(union shmcma_ops_domain, xpu_ctx) + sizeof(void *),
-	       "fi_ops_domain");
-_Static_assert(offsetof(struct fi_ops_av, av_set) == offsetof(union shmcma_ops_av, av_set), "fi_ops_av");
-_Static_assert(offsetof(struct fi_ops_cq, strerror) == offsetof(union shmcma_ops_cq, strerror),
-	       "fi_ops_cq");
-_Static_assert(offsetof(struct fi_ops_cntr, seterr) == offsetof(union shmcma_ops_cntr, seterr),
-	       "fi_ops_cntr");
-_Static_assert(offsetof(struct fi_ops_ep, tx_size_left) == offsetof(union shmcma_ops_ep, tx_size_left),
-	       "fi_ops_ep");
-_Static_assert(offsetof(struct fi_ops_domain, endpoint2) == offsetof(union shmcma_ops_domain, endpoint2),
-	       "fi_ops_domain");
+/* `last`: the last operation of 1.17. Headers of a version whose tables are longer: the new calls must be added here. */
+#define CHECK(table, last, newest)                                                                        \
+	_Static_assert(offsetof(struct fi_##table, last) == offsetof(union shmcma_##table, last),         \
+		       #table);                                                                           \
+	_Static_assert(sizeof(struct fi_##table) <=                                                       \
+			       offsetof(union shmcma_##table, newest) + sizeof(void *),                   \
+		       #table)
+CHECK(ops_av, av_set, lookup2);
+CHECK(ops_cq, strerror, export_xpu);
+CHECK(ops_cntr, seterr, export_xpu);
+CHECK(ops_ep, tx_size_left, export_xpu);
+CHECK(ops_domain, endpoint2, xpu_ctx);
+#undef CHECK
+#undef OP
 
 #endif
