@@ -24,9 +24,7 @@ variables() {
 	src/os/wake.c sc_wake_nobody		a word without sleepers, always 0
 	src/proc/process.c sc_process		the structure of proc
 	src/shm/seg.c sc_segs			the structure of shm
-	prov/base/object.c last			the list of open objects, with its first entry
-	prov/base/object.c lists_lock		the lock of that list
-	prov/base/object.c owner_signals	the signal mask of the thread that holds that lock
+	prov/base/object.c lists		the list of open objects, the lock of the lists and its owner's signal mask
 	prov/base/object.c shmcma_torn		a child: objects of its parent may be half changed
 	prov/base/object.c warned			the child that has warned
 	prov/base/param.c known			the parameters that were read
@@ -40,10 +38,10 @@ variables() {
 	prov/fabric/domain.c calibrated		the process calibrates once
 	prov/obj/avset.c sets			the count of address vector sets
 	prov/obj/peersrx.c asked		thread-local: the endpoint of the call in progress
-	prov/wait/fork.c missed			of one fork, under lists_lock
+	prov/wait/fork.c missed			of one fork, under shmcma_lists_lock()
 	prov/wait/fork.c process		the process that the last known fork made
 	prov/wait/fork.c warned_torn		the child has warned
-	prov/wait/progress.c running_first	the list of progress threads, under lists_lock
+	prov/wait/progress.c running_first	the list of progress threads, under shmcma_lists_lock()
 	END
 }
 

@@ -21,9 +21,11 @@
 
 struct fi_ops shmcma_forked_ops[SHMCMA_CLASSES];
 bool shmcma_torn;
-static pthread_mutex_t lists_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct shmcma_object *first, **last = &first;
-static sigset_t owner_signals; /* signal mask that the owner of lists_lock had before */
+static struct {
+	pthread_mutex_t lock;
+	sigset_t owner_signals; /* signal mask that the owner of the lock had before */
+	struct shmcma_object *first, **last;
+} lists = { .lock = PTHREAD_MUTEX_INITIALIZER, .last = &lists.first };
 static _Atomic pid_t warned;
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -34,15 +36,15 @@ void shmcma_lists_lock(void)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &signals);
-	pthread_mutex_lock(&lists_lock);
-	owner_signals = signals;
+	pthread_mutex_lock(&lists.lock);
+	lists.owner_signals = signals;
 }
 
 void shmcma_lists_unlock(void)
 {
-	sigset_t signals = owner_signals;
+	sigset_t signals = lists.owner_signals;
 
-	pthread_mutex_unlock(&lists_lock);
+	pthread_mutex_unlock(&lists.lock);
 	pthread_sigmask(SIG_SETMASK, &signals, NULL);
 }
 
@@ -51,9 +53,9 @@ void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mu
 {
 	*object = (struct shmcma_object){ .fid = fid, .lock = lock, .forked = forked };
 	shmcma_lists_lock();
-	object->link = last;
-	*last = object;
-	last = &object->next;
+	object->link = lists.last;
+	*lists.last = object;
+	lists.last = &object->next;
 	shmcma_lists_unlock();
 }
 
@@ -63,14 +65,14 @@ void shmcma_object_del(struct shmcma_object *object)
 	if (object->next)
 		object->next->link = object->link;
 	else
-		last = object->link;
+		lists.last = object->link;
 	*object->link = object->next;
 	shmcma_lists_unlock();
 }
 
 struct shmcma_object *shmcma_objects_locked(void)
 {
-	return first;
+	return lists.first;
 }
 
 /* ---- inherited objects ----------------------------------------------------------------------- */
