@@ -112,18 +112,20 @@ uint32_t sc_addr_uid(const struct sc_host *host)
 	return host->user_ns && host->user_ns != SC_HOST_FIRST_USER_NS ? SC_ADDR_ANY_UID : geteuid();
 }
 
-int sc_addr_parse(const char *text, struct sc_addr *addr)
+/* Parses what follows the prefix. Each step stops at a NUL, so nothing behind the end of a short string is read. */
+static int parse_rest(const char *text, struct sc_addr *addr)
 {
 	struct sc_addr parsed = { 0 };
 
-	/* Each step stops at a NUL, so nothing behind the end of a short string is read. */
-	if (strncmp(text, SC_ADDR_PREFIX, PREFIX_LEN))
-		return -EINVAL;
-	text += PREFIX_LEN;
 	if (!take_hex(&text, HOST_DIGITS, &parsed.host) || !take_dash(&text) || !take_tail(text, &parsed))
 		return -EINVAL;
 	*addr = parsed;
 	return 0;
+}
+
+int sc_addr_parse(const char *text, struct sc_addr *addr)
+{
+	return strncmp(text, SC_ADDR_PREFIX, PREFIX_LEN) ? -EINVAL : parse_rest(text + PREFIX_LEN, addr);
 }
 
 void sc_addr_format(const struct sc_addr *addr, char text[SC_ADDR_SIZE])
@@ -223,6 +225,14 @@ static bool is_named_file(const char *kind, uint32_t uid, const char *name)
 		return false;
 	len = (size_t)user_prefix(kind, uid, prefix);
 	return !strncmp(name, prefix, len) && is_service_name(name + len);
+}
+
+int sc_addr_parse_announcement(const char *name, struct sc_addr *addr)
+{
+	char prefix[SC_ADDR_NAME_MAX];
+	size_t len = (size_t)user_prefix(SERVICE_PREFIX, geteuid(), prefix);
+
+	return strncmp(name, prefix, len) ? -EINVAL : parse_rest(name + len, addr);
 }
 
 void sc_addr_service_file(const char *service, char name[SC_ADDR_NAME_MAX])

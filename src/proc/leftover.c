@@ -32,10 +32,15 @@
 #include "os/shmfile.h"
 #include "proc/reap.h"
 
-/* A service does not: nearly always the segment of its endpoint has a name, too. Else the scan finds it. */
+/*
+ * The file of an announced address may be the only one of its process. The name of another service has no pid; but
+ * nearly always the segment of its endpoint has a name, too, and else the scan finds it.
+ */
 static bool names_process(const char *name, struct sc_addr *parts)
 {
-	return !sc_addr_parse_file(name, parts) && parts->pid && parts->pid <= INT32_MAX;
+	if (sc_addr_parse_file(name, parts) && sc_addr_parse_announcement(name, parts))
+		return false;
+	return parts->pid && parts->pid <= INT32_MAX;
 }
 
 static void add_name(const char *name, void *arg)

@@ -200,6 +200,27 @@ static void test_files(void **state)
 		assert_int_equal(sc_addr_parse_file(bad[i], &back), -EINVAL);
 }
 
+/* The name of a service's file is an announcement if it holds all of an address, and this user's number. */
+static void test_announcement(void **state)
+{
+	static const char *const bad[] = { "", "a", "0123456789a", "0123456789a-000003e8-0000beef",
+					   "0123456789a-000003e8-0000beef-0011223344556677-00ff0" };
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr back;
+
+	(void)state;
+	sc_addr_service_file(SAMPLE + strlen("fi_shmcma://"), name);
+	assert_int_equal(sc_addr_parse_announcement(name, &back), 0);
+	assert_same(&back, &sample);
+	name[strlen("shmcma.service-")] ^= 1; /* another user's */
+	assert_int_equal(sc_addr_parse_announcement(name, &back), -EINVAL);
+	assert_int_equal(sc_addr_parse_announcement(SAMPLE_FILE, &back), -EINVAL);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		sc_addr_service_file(bad[i], name);
+		assert_int_equal(sc_addr_parse_announcement(name, &back), -EINVAL);
+	}
+}
+
 /* The text of a file's name alone tells which user the file belongs to: 1000 is 0x3e8. */
 static void test_users(void **state)
 {
@@ -268,10 +289,11 @@ static void test_service_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_every_position),
-		cmocka_unit_test(test_lengths),	      cmocka_unit_test(test_kinds),
-		cmocka_unit_test(test_services),      cmocka_unit_test(test_files),
-		cmocka_unit_test(test_users),	      cmocka_unit_test(test_service_files),
+		cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_every_position),
+		cmocka_unit_test(test_lengths),	     cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_services),     cmocka_unit_test(test_files),
+		cmocka_unit_test(test_users),	     cmocka_unit_test(test_service_files),
+		cmocka_unit_test(test_announcement),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,7 @@
 
 #include "core_pair.h"
 #include "os/addr.h"
+#include "os/host.h"
 #include "proc/leftover.h"
 #include "proc/reap.h"
 
@@ -336,7 +337,7 @@ static void test_next(void **state)
 	sc_leftover_fini(&leftovers);
 }
 
-/* The name of a service, or with a number that is no process's, says nothing of a process. */
+/* The name of a service that an application has chosen, or with a number that is no process's, says nothing of a process. */
 static void test_others(void **state)
 {
 	char service[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
@@ -355,6 +356,44 @@ static void test_others(void **state)
 	assert_int_equal(unlink(path), 0);
 	remove_name(0);
 	remove_name(-1);
+	sc_leftover_fini(&leftovers);
+}
+
+/* Announces an address, and opens no endpoint. */
+static void announce(struct child *self, void *arg)
+{
+	const struct sc_host *host;
+	struct sc_service *held;
+	struct sc_addr parts;
+	char addr[SC_ADDR_SIZE];
+
+	(void)arg;
+	CHILD_CHECK(!sc_host_get(&host));
+	parts = (struct sc_addr){ .host = host->id, .uid = geteuid(), .pid = (uint32_t)host->pid };
+	sc_addr_format(&parts, addr);
+	CHILD_CHECK(!sc_service_announce(addr, &held));
+	child_tell(self, addr);
+	child_wait(self);
+}
+
+/* The file of an announced address may be all that a process leaves: its name tells of the process. */
+static void test_announced(void **state)
+{
+	struct sc_leftovers leftovers = { 0 };
+	struct child dead;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_true(child_start(&dead, announce, NULL));
+	assert_false(sc_leftover_look(&leftovers));
+	assert_false(sc_leftover_is_here());
+	make_zombie(dead.pid);
+	assert_true(sc_leftover_look(&leftovers));
+	assert_true(sc_leftover_is_here());
+	assert_int_equal(sc_reap_scan(), 1);
+	assert_false(sc_leftover_is_here());
+	child_reap(&dead);
 	sc_leftover_fini(&leftovers);
 }
 
@@ -433,6 +472,7 @@ int main(void)
 		cmocka_unit_test_setup(test_many, pair_setup),
 		cmocka_unit_test_setup(test_next, pair_setup),
 		cmocka_unit_test_setup(test_others, pair_setup),
+		cmocka_unit_test_setup(test_announced, pair_setup),
 		cmocka_unit_test_setup(test_calls_fail, pair_setup),
 		cmocka_unit_test_setup(test_left_before, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
