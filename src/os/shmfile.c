@@ -76,12 +76,20 @@ int sc_shmfile_check_size(uint64_t size)
 
 int sc_shmfile_fallocate(int fd, int mode, off_t offset, off_t len)
 {
-	int ret;
+	off_t part = len;
 
-	do
-		ret = fallocate(fd, mode, offset, len);
-	while (ret && errno == EINTR);
-	return ret;
+	do {
+		part = part < len ? part : len;
+		if (!fallocate(fd, mode, offset, part)) {
+			offset += part;
+			len -= part;
+		} else if (errno == EINTR) {
+			part = (part / 2 + SC_ABI_PAGE - 1) / SC_ABI_PAGE * SC_ABI_PAGE;
+		} else {
+			return -1;
+		}
+	} while (len);
+	return 0;
 }
 
 bool sc_shmfile_is_named(const char *name, dev_t dev, ino_t ino)

@@ -110,8 +110,9 @@ bool sc_shmfile_is_named(const char *name, dev_t dev, ino_t ino);
 int sc_shmfile_check_size(uint64_t size);
 
 /*
- * Calls fallocate(2) until it is done: tmpfs gives up halfway when a signal comes (shmem_fallocate() in older kernels).
- * -1 and errno.
+ * Calls fallocate(2) until it is done: tmpfs gives up halfway and takes all back when a signal comes (shmem_fallocate()
+ * in older kernels). After a signal it asks for half as much at a time, down to one page, so that it ends although a
+ * timer is faster than the whole. -1 and errno; the pieces before then keep their memory.
  */
 int sc_shmfile_fallocate(int fd, int mode, off_t offset, off_t len);
 

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 
 #include <cmocka.h>
 
@@ -716,6 +717,56 @@ static void test_streams(void **state)
 }
 
 /* The child has to find out who it is. */
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+#define INTERRUPTED_BYTES (16 * SC_ABI_PAGE + 1)
+
+static off_t uninterrupted; /* 0: no signals */
+static int interruptions;
+
+/* As if a signal came before the kernel has done more than that, and it took all back; not for ever. */
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+	if (!uninterrupted || len <= uninterrupted)
+		return (int)syscall(SYS_fallocate, fd, mode, offset, len);
+	errno = interruptions++ < 32 ? EINTR : ENOSPC;
+	return -1;
+}
+
+static void ignore_alarm(int number)
+{
+	(void)number;
+}
+
+/* Signals that come faster than the kernel gives all of the memory do not keep the process from getting it. */
+static void test_interrupted(void **state)
+{
+	static const struct itimerval fast = { { 0, 200 }, { 0, 200 } }, none;
+	static const off_t steps[] = { INTERRUPTED_BYTES - 1, 3 * SC_ABI_PAGE, SC_ABI_PAGE };
+	const struct sc_shmfile *own = *state;
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		uninterrupted = steps[i];
+		assert_int_equal(ftruncate(own->fd, 0), 0);
+		assert_int_equal(sc_shmfile_fallocate(own->fd, 0, SC_ABI_PAGE, INTERRUPTED_BYTES), 0);
+		assert_int_equal(fstat(own->fd, &st), 0);
+		assert_int_equal(st.st_size, SC_ABI_PAGE + INTERRUPTED_BYTES);
+		assert_int_equal(st.st_blocks * 512, 17 * SC_ABI_PAGE);
+	}
+	uninterrupted = 0;
+	assert_int_equal(ftruncate(own->fd, 0), 0);
+	signal(SIGALRM, ignore_alarm);
+	assert_int_equal(setitimer(ITIMER_REAL, &fast, NULL), 0);
+	assert_int_equal(sc_shmfile_fallocate(own->fd, 0, 0, 8 << 20), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &none, NULL), 0);
+	signal(SIGALRM, SIG_DFL);
+	assert_int_equal(fstat(own->fd, &st), 0);
+	assert_int_equal(st.st_blocks * 512, 8 << 20);
+	assert_int_equal(sc_shmfile_fallocate(own->fd, 0, 0, 0), -1);
+	assert_int_equal(errno, EINVAL);
+}
+
 static void describe_unknown(struct child *self, void *arg)
 {
 	struct sc_abi_owner owner;
@@ -759,6 +810,7 @@ int main(void)
 		TEST(test_cannot_unlink),
 		TEST(test_limit),
 		TEST(test_streams),
+		TEST(test_interrupted),
 		TEST(test_describe),
 	};
 
