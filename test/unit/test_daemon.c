@@ -1614,6 +1614,14 @@ static void test_calls_fail(void **state)
 		assert_int_equal(child_run(do_without, (void *)&thread_points[i]), 0);
 }
 
+/* Wakes the thread, whose sleep does not end by the test's clock. */
+static void wake_thread(void)
+{
+	sc_process_lock();
+	assert_true(sc_process_wake_locked());
+	sc_process_unlock();
+}
+
 /* A process that is not to look for what others have left does nothing but keep its own files when a tick is due. */
 static void ticks_without_scan(struct child *self, void *arg)
 {
@@ -1631,6 +1639,7 @@ static void ticks_without_scan(struct child *self, void *arg)
 		int64_t due = __atomic_load_n(&sc_process.tick, __ATOMIC_RELAXED);
 
 		seconds_ahead += TICK_SECONDS;
+		wake_thread();
 		watchdog_await(__atomic_load_n(&sc_process.tick, __ATOMIC_RELAXED) != due);
 	}
 	assert_int_equal(sc_load_acquire_32(&end.ep->bell.rung), rung);
