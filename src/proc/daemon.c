@@ -15,7 +15,7 @@
  *                  after the begin of this process, for files of a dead process whose pid another process has by now
  *   calibration    once, unless the machine has a calibration, see calibration.c
  *   a look         twice a second, for processes that have ended and are no peers, see leftover.c
- *   the pipe       another thread has a new process to watch, or stops this thread
+ *   the pipe       another thread has a new process to watch, has proven a death first, or stops this thread
  *   SC_RESCUE_MS   while there are delegated puts that an application may have injected, see rescue.c
  *   gathered       some time after new processes to watch: the thread opens their pidfds together. A connecting thread
  *                  does not: to open and verify a pidfd takes a third of the time of all the rest
@@ -288,7 +288,6 @@ static void *run(void *unused)
 	sc_process.scan = sc_process.scans_ticks ? begun + SETTLED_MS : 0;
 	sc_process.calibration = sc_process.calibrates ? begun + CALIBRATE_MS : 0;
 	sc_process.scans = 0;
-	sc_process.dead_count = 0;
 	ask_for_short_slices();
 	sc_lives_begin();
 	while (round_once())

@@ -35,7 +35,9 @@ struct sc_process {
 	struct sc_list watched; /* watch.c: processes of peers; first those that are not gathered yet */
 	int64_t gathers;	/* time of the next gathering; 0: no process has come since the last */
 	int64_t gathered;	/* time of the last gathering, or of the start of the thread */
-	struct sc_list rescues; /* rescue.c */
+	char dead[SC_ADDR_NAME_MAX]; /* watch.c: a name to remove */
+	int dead_count;		     /* names to remove; 2 or more: by a scan */
+	struct sc_list rescues;	     /* rescue.c */
 	uint32_t rescue_looks;	/* the thread looks at them; also read without the lock */
 	int rescue_idle;	/* looks without a new put */
 	int64_t sleeps;		/* the thread sleeps in poll(2) until this time at most */
@@ -56,8 +58,6 @@ struct sc_process {
 	int64_t calibration;			/* time of the calibration; 0: none */
 	int scans;				/* left to do after a death */
 	struct sc_leftovers leftovers;
-	char dead[SC_ADDR_NAME_MAX]; /* a name to remove */
-	int dead_count;		     /* names to remove; 2 or more: by a scan */
 
 	/* A forked child keeps this part. */
 	struct {

@@ -19,6 +19,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include "os/addr.h"
 #include "os/pidfd.h"
 #include "proc/process.h"
@@ -120,6 +121,17 @@ void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_be
 	sc_process_unlock();
 }
 
+/* Notes a name that the thread removes later, without sc_process.mutex. */
+static void note_name_locked(const struct sc_seg *seg)
+{
+	struct sc_addr parts;
+
+	if (sc_addr_parse(seg->header.address, &parts))
+		return;
+	sc_addr_file(&parts, sc_process.dead);
+	sc_process.dead_count++;
+}
+
 static void process_put(struct sc_watched *process)
 {
 	if (!sc_list_empty(&process->watches))
@@ -134,6 +146,11 @@ void sc_watch_del(struct sc_watch *watch)
 	if (!watch->process || !sc_seg_is_here(watch->seg))
 		return;
 	sc_process_lock();
+	/* the endpoint has proven the death first; after exec(2) nothing else tells the thread before its tick */
+	if (!watch->ended && sc_load_relaxed_32(&sc_seg_presence(watch->seg)->state) == SC_ABI_ENDED) {
+		note_name_locked(watch->seg);
+		(void)sc_process_wake_locked();
+	}
 	sc_list_remove(&watch->of_process);
 	process_put(watch->process);
 	watch->process = NULL;
@@ -142,22 +159,11 @@ void sc_watch_del(struct sc_watch *watch)
 
 /* ---- death ----------------------------------------------------------------------------------- */
 
-/* Notes a name that the thread removes later, without sc_process.mutex. */
-static void note_name(const struct sc_seg *seg)
-{
-	struct sc_addr parts;
-
-	if (sc_addr_parse(seg->header.address, &parts))
-		return;
-	sc_addr_file(&parts, sc_process.dead);
-	sc_process.dead_count++;
-}
-
 static void watch_check(struct sc_watch *watch)
 {
 	if (watch->ended || !sc_owner_is_dead(watch->seg))
 		return;
-	note_name(watch->seg);
+	note_name_locked(watch->seg);
 	sc_store_relaxed_32(&watch->ended, 1); /* D1 in sc_bell_ring() orders it */
 	sc_bell_ring(watch->bell);
 }
@@ -274,12 +280,17 @@ void sc_watches_repair_locked(void)
 
 bool sc_watches_reap(void)
 {
-	if (!sc_process.dead_count)
-		return false;
-	if (sc_process.dead_count == 1)
-		(void)sc_reap_name(sc_process.dead);
-	else
-		(void)sc_reap_scan(); /* looks once for peers that await any of them */
+	char name[SC_ADDR_NAME_MAX];
+	int count;
+
+	sc_process_lock();
+	count = sc_process.dead_count;
+	memcpy(name, sc_process.dead, sizeof(name));
 	sc_process.dead_count = 0;
-	return true;
+	sc_process_unlock();
+	if (count == 1)
+		(void)sc_reap_name(name);
+	else if (count)
+		(void)sc_reap_scan(); /* looks once for peers that await any of them */
+	return count;
 }

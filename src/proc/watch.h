@@ -23,7 +23,10 @@ struct sc_watch {
  * nothing without memory or without the thread, nor for a segment of this process.
  */
 void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_bell *bell);
-/* Ends the watch, before the caller detaches the segment. Does nothing without a watch, or in a forked child. */
+/*
+ * Ends the watch, before the caller detaches the segment; tells the thread if the caller has proven the death, so that
+ * it removes the name. Does nothing without a watch, or in a forked child.
+ */
 void sc_watch_del(struct sc_watch *watch);
 
 /* Tells whether the owner is proven dead (sc_owner_is_dead()), also after the removal of its name. */

@@ -1262,9 +1262,11 @@ static void test_exec_unseen(void **state)
 	peer = connect_to(&end, child.line);
 	watchdog_await(life_of(peer)); /* its thread may have to begin */
 	assert_false(sc_peer_is_dead(peer));
+	stop_clock(); /* no tick comes: the endpoint tells the thread */
 	assert_int_equal(send(child.down, "", 1, 0), 1);
 	await_loss(&end, peer);
 	await_unnamed(child.line);
+	stopped_ns = 0;
 	assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0);
 	core_failing(NULL, 0);
 	child_kill(&child);
