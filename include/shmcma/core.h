@@ -57,12 +57,12 @@ int sc_host_check(void);
 int sc_reap_scan(void);
 
 /*
- * The same for files whose names do not tell the user: of earlier versions, and of services of user namespaces. It
- * looks at each such name, also of other users; so a person asks for it, not each endpoint.
+ * The same for files whose names do not tell the user: of services of user namespaces. It looks at each such name, also
+ * of other users; so a person asks for it, not each endpoint.
  */
 int sc_reap_scan_unsure(void);
 
-/* A file in shared memory, made for this user by this library or by an earlier version. */
+/* A file in shared memory that this library has made for this user. */
 struct sc_reap_file {
 	const char *name; /* in /dev/shm */
 	bool dead;	  /* sc_reap_scan() removes this file */

@@ -175,18 +175,6 @@ int sc_addr_parse_file(const char *name, struct sc_addr *addr)
 	return 0;
 }
 
-/* Accepts digits of the right number in the right places, and nothing behind them. */
-bool sc_addr_is_old_file(const char *name)
-{
-	uint64_t value;
-
-	if (strncmp(name, FILE_PREFIX, sizeof(FILE_PREFIX) - 1))
-		return false;
-	name += sizeof(FILE_PREFIX) - 1;
-	return take_hex(&name, 8, &value) && take_dash(&name) && take_hex(&name, 20, &value) &&
-	       take_dash(&name) && take_hex(&name, 4, &value) && !*name;
-}
-
 static bool is_service_char(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -45,8 +45,6 @@ void sc_addr_calibration_file(char name[SC_ADDR_NAME_MAX]);
 int sc_addr_parse_file(const char *name, struct sc_addr *addr);
 /* The same for the file of a service of this user that announces an address, see sc_service_announce(). */
 int sc_addr_parse_announcement(const char *name, struct sc_addr *addr);
-/* Tells whether an earlier version gave this name to a segment. Such names do not tell the user. */
-bool sc_addr_is_old_file(const char *name);
 /* Tells whether it is the name of a calibration, of any user. */
 bool sc_addr_is_calibration_file(const char *name);
 /* Tells whether it is the name of a file of a service or directory of this user. */

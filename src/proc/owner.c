@@ -271,21 +271,11 @@ static bool service_is_orphan(int fd)
 	return read_service(fd, &parts) && !endpoint_is_alive(&parts);
 }
 
-/* A segment of an earlier version has an address of unknown form. It names its owner if the layout is the same. */
-static bool old_is_alive(int fd)
-{
-	struct sc_abi_header header;
-
-	return read_header(fd, &header) && sc_owner_lives(&header.owner, 0);
-}
-
 bool sc_owner_may_live(const char *name, int fd)
 {
 	const struct sc_host *host;
 	struct sc_addr parts;
 
-	if (sc_addr_is_old_file(name))
-		return old_is_alive(fd);
 	if (sc_addr_parse_file(name, &parts))
 		return service_is_alive(fd) || directory_is_alive(fd);
 	if (sc_host_get(&host))

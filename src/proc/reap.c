@@ -53,15 +53,6 @@
  */
 typedef bool name_filter(const char *name, uint32_t uid);
 
-/*
- * Tells whether the file may be this user's although its name does not say so: it is of an earlier version, or of a
- * service whose holder may be in a user namespace.
- */
-static bool is_unsure(const char *name, uint32_t uid)
-{
-	return sc_addr_is_old_file(name) || sc_addr_is_foreign_service_file(name, uid);
-}
-
 static int names(name_filter *filter, void (*visit)(const char *name, void *arg), void *arg)
 {
 	DIR *dir = SC_TRY_PTR("reap.scan", NULL, opendir(SC_HOST_DIR));
@@ -424,7 +415,7 @@ int sc_reap_scan(void)
 
 int sc_reap_scan_unsure(void)
 {
-	return scan(is_unsure);
+	return scan(sc_addr_is_foreign_service_file);
 }
 
 /* ---- the end of this process ----------------------------------------------------------------- */
@@ -484,5 +475,5 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
 	struct lister lister = { .show = show, .arg = arg };
 	int err = each_name(list_one, &lister);
 
-	return err ? err : each(is_unsure, list_one, &lister);
+	return err ? err : each(sc_addr_is_foreign_service_file, list_one, &lister);
 }

@@ -71,7 +71,9 @@ static void parse_name(const uint8_t *data, size_t size)
 		sc_addr_file(&parts, name);
 		CHECK(!strcmp(text, name));
 	}
-	if (sc_addr_is_service_file(text) || sc_addr_is_old_file(text))
+	if (!sc_addr_parse_announcement(text, &parts))
+		CHECK(sc_addr_is_service_file(text));
+	if (sc_addr_is_service_file(text))
 		check_name(text);
 	if (!sc_addr_service(text, addr))
 		CHECK(sc_addr_kind(addr) == SC_ADDR_SERVICE);

@@ -19,7 +19,6 @@
 
 #define SAMPLE "fi_shmcma://0123456789a-000003e8-0000beef-0011223344556677-00ff"
 #define SAMPLE_FILE "shmcma-000003e8-0000beef-0011223344556677-00ff"
-#define OLD_FILE "shmcma-0000beef-00112233445566778899-00ff"
 
 static const struct sc_addr sample = {
 	.host = 0x0123456789a,
@@ -185,7 +184,6 @@ static void test_files(void **state)
 		"../shmcma-000003e8-0000beef-0011223344556677-00ff",
 		"shmcma-000003e8-0000beef-001122334455667-700ff",
 		"shmcma-1000-0000beef-0011223344556677-00ff",
-		OLD_FILE,
 	};
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr back, expected = sample;
@@ -226,34 +224,31 @@ static void test_users(void **state)
 {
 	static const struct {
 		const char *name;
-		bool is_users, is_old, is_foreign; /* a foreign service's or directory's */
+		bool is_users, is_foreign; /* a foreign service's or directory's */
 	} names[] = {
-		{ SAMPLE_FILE, true, false, false },
-		{ "shmcma-000003e9-0000beef-0011223344556677-00ff", false, false, false },
-		{ "shmcma-ffffffff-0000beef-0011223344556677-00ff", true, false, false },
-		{ "shmcma-000003e8-notes", false, false, false },
-		{ "shmcma.service-1000-a", true, false, false },
-		{ "shmcma.service-1001-a", false, false, true },
-		{ "shmcma.service-10001-a", false, false, true },
-		{ "shmcma.av-1000-a", true, false, false },
-		{ "shmcma.av-100-a", false, false, true },
-		{ "shmcma.service-1001-", false, false, false },
-		{ "shmcma.service-01001-a", false, false, false },
-		{ "shmcma.calibration-1000", false, false, false },
-		{ OLD_FILE, false, true, false },
-		{ OLD_FILE "0", false, false, false },
-		{ "shmcma-0000beef-0011223344556677889-00ff", false, false, false },
-		{ "shmcma-0000beef-00112233445566778899_00ff", false, false, false },
-		{ "shmcma-0000beef-00112233445566778899-00f", false, false, false },
-		{ "shmcma-0000bee-", false, false, false },
-		{ "shmcma-0000beef", false, false, false },
-		{ "", false, false, false },
+		{ SAMPLE_FILE, true, false },
+		{ "shmcma-000003e9-0000beef-0011223344556677-00ff", false, false },
+		{ "shmcma-ffffffff-0000beef-0011223344556677-00ff", true, false },
+		{ "shmcma-000003e8-notes", false, false },
+		{ "shmcma.service-1000-a", true, false },
+		{ "shmcma.service-1001-a", false, true },
+		{ "shmcma.service-10001-a", false, true },
+		{ "shmcma.av-1000-a", true, false },
+		{ "shmcma.av-100-a", false, true },
+		{ "shmcma.service-1001-", false, false },
+		{ "shmcma.service-01001-a", false, false },
+		{ "shmcma.calibration-1000", false, false },
+		{ "shmcma-0000beef-0011223344556677889-00ff", false, false },
+		{ "shmcma-0000beef-00112233445566778899_00ff", false, false },
+		{ "shmcma-0000beef-00112233445566778899-00f", false, false },
+		{ "shmcma-0000bee-", false, false },
+		{ "shmcma-0000beef", false, false },
+		{ "", false, false },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		assert_int_equal(sc_addr_is_file_of(names[i].name, 1000), names[i].is_users);
-		assert_int_equal(sc_addr_is_old_file(names[i].name), names[i].is_old);
 		assert_int_equal(sc_addr_is_foreign_service_file(names[i].name, 1000),
 				 names[i].is_foreign);
 	}

@@ -472,9 +472,6 @@ static void name_of(uint32_t uid, int i, char name[SC_ADDR_NAME_MAX])
 	sc_addr_file(&parts, name);
 }
 
-/* That of an earlier version. */
-#define OLD_NAME "shmcma-00000001-000000000000000000%02d-0000"
-
 static void test_not_ours(void **state)
 {
 	static const char *const others[] = { "shmcma-notes", "shmcma.service-test_reap",
@@ -583,7 +580,7 @@ static void scan_without_files(struct child *self, void *arg)
 	(void)syscall(SYS_exit_group, sc_reap_scan());
 }
 
-/* Names of other users, and of earlier versions, cost no system call each. */
+/* Names of other users cost no system call each. */
 static void test_names_passed_over(void **state)
 {
 	char names[12][SC_ADDR_NAME_MAX];
@@ -594,10 +591,9 @@ static void test_names_passed_over(void **state)
 		skip(); /* there may be names of others that are looked at */
 	for (int i = 0; i < 12; i++) {
 		name_of(geteuid() + 1 + (uint32_t)i, i, names[i]);
-		if (i % 3 == 1)
-			snprintf(names[i], sizeof(names[i]), "shmcma.service-%u-%d", (unsigned int)geteuid() + 1, i);
-		else if (i % 3 == 2)
-			snprintf(names[i], sizeof(names[i]), OLD_NAME, i);
+		if (i % 2)
+			snprintf(names[i], sizeof(names[i]), "shmcma.service-%u-%d",
+				 (unsigned int)geteuid() + 1, i);
 		make_file(names[i], 0600, "");
 	}
 	status = child_run(scan_without_files, NULL);
@@ -644,73 +640,6 @@ static void test_user_namespace(void **state)
 	assert_true(sc_reap_scan_unsure() >= 0);
 	assert_false(exists(name));
 	assert_true(!alone || !exists(service));
-}
-
-static void hold_file(struct child *self, void *arg)
-{
-	int fd = open(arg, O_RDWR | O_CLOEXEC);
-
-	CHILD_CHECK(fd >= 0 && !sc_lifelock_lock(fd));
-	child_tell(self, "");
-	child_wait(self);
-}
-
-/* A scan removes files of an earlier version only if it is asked to: other users' files may have such names. */
-static void test_old(void **state)
-{
-	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
-	struct child owner;
-
-	(void)state;
-	snprintf(name, sizeof(name), OLD_NAME, 5);
-	sc_shmfile_path(name, path);
-	make_file(name, 0600, "SCSHMCMA");
-	assert_true(sc_reap_scan() >= 0);
-	assert_stays(name, -EACCES);
-	assert_true(child_start(&owner, hold_file, path));
-	assert_true(sc_reap_scan_unsure() >= 0);
-	assert_true(exists(name));
-	child_kill(&owner);
-	assert_int_equal(run_command(">/dev/null"), 0);
-	assert_false(exists(name));
-
-	make_file(name, 0600, "");
-	if (!chown(path, geteuid() + 1, (gid_t)-1)) {
-		assert_true(sc_reap_scan_unsure() >= 0);
-		assert_true(exists(name));
-	}
-	assert_int_equal(remove_file(name), 0);
-}
-
-/* A reaper finds the owner of an old file by the header, if the file has one of this version: the owner may live without the lock. */
-static void test_old_with_header(void **state)
-{
-	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX], old[SC_SHMFILE_PATH_MAX];
-	struct sc_abi_header header;
-	struct child owner;
-	int fd;
-
-	(void)state;
-	start_owner(&owner, own, name);
-	sc_shmfile_path(name, path);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
-	close(fd);
-	snprintf(name, sizeof(name), OLD_NAME, 6);
-	sc_shmfile_path(name, old);
-	make_file(name, 0600, "");
-	fd = open(old, O_RDWR | O_CLOEXEC);
-	assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
-	close(fd);
-	assert_true(sc_reap_scan_unsure() >= 0);
-	assert_true(exists(name));
-	child_kill(&owner);
-	assert_true(sc_reap_scan_unsure() >= 0);
-	assert_false(exists(name));
-	assert_true(sc_reap_scan() >= 0); /* the owner's segment */
-	make_file(name, 0600, "SCSHMCMA"); /* and one with another header names nobody */
-	assert_true(sc_reap_scan_unsure() >= 0);
-	assert_false(exists(name));
 }
 
 /* By its name and type ours, its content nobody's, its lock free: dead. */
@@ -1416,8 +1345,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_other_user),
 		cmocka_unit_test(test_named_by_other_user),
 		cmocka_unit_test(test_names_passed_over),
-		cmocka_unit_test(test_old),
-		cmocka_unit_test(test_old_with_header),
 		cmocka_unit_test(test_user_namespace),
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_scan),
