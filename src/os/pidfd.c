@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pidfd.c: the pidfds that the daemon's thread polls: one for each process that peers belong to.
+ * pidfd.c: the pidfds that the daemon's thread polls.
  *
  * There are at most SC_PIDFDS_MAX, and no more than a quarter of the descriptors that the process may open (the
  * segments' own descriptors may be another quarter).
  *
- * Any thread may call; the mutex is the last in the order of locks. The pidfds are in a table instead of their users'
- * structures, because a forked child may find lists half changed. The application may close descriptors and reuse their
- * numbers: this file closes a descriptor only if it still is the same pidfd.
- *
- * Nothing is shared with other processes. A place belongs to the first process that had the pid. A pidfd is readable
- * once its process has ended, so a user that shares the place by mistake learns of it at the next poll, and looks.
+ * The pidfds are in a table instead of their users' structures, because a forked child may find lists half changed. The
+ * application may close descriptors and reuse their numbers: this file closes a descriptor only if it still is the same
+ * pidfd. Nothing is shared with other processes.
  */
 #define _GNU_SOURCE 1
 #include "os/pidfd.h"
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include "os/host.h"
@@ -30,30 +26,14 @@ static int most(void)
 	return quarter < SC_PIDFDS_MAX ? (int)quarter : SC_PIDFDS_MAX;
 }
 
-static bool is_open(const struct sc_pidfd *place)
+bool sc_pidfd_is_open(int place)
 {
-	return sc_host_is_pidfd(place->fd, place->pid, place->ino);
+	const struct sc_pidfd *pidfd = &sc_self.pidfds[place];
+
+	return sc_host_is_pidfd(pidfd->fd, pidfd->pid, pidfd->ino);
 }
 
-static void place_close(struct sc_pidfd *place)
-{
-	bool open = is_open(place);
-
-	place->used = false; /* first: a child that is forked now does not close another's descriptor */
-	sc_self.pidfds_used--;
-	if (open)
-		SC_CALL("pidfd.close", close(place->fd));
-}
-
-static int place_find(pid_t pid)
-{
-	for (int i = 0; i < SC_PIDFDS_MAX; i++)
-		if (sc_self.pidfds[i].used && sc_self.pidfds[i].pid == pid)
-			return i;
-	return SC_NO_PIDFD;
-}
-
-static int place_open(pid_t pid)
+int sc_pidfd_get(pid_t pid)
 {
 	int fd, i = 0;
 
@@ -69,43 +49,21 @@ static int place_open(pid_t pid)
 	return i;
 }
 
-int sc_pidfd_get(pid_t pid)
-{
-	int place;
-
-	pthread_mutex_lock(&sc_self.pidfds_mutex);
-	place = place_find(pid);
-	if (place == SC_NO_PIDFD)
-		place = place_open(pid);
-	if (place != SC_NO_PIDFD)
-		sc_self.pidfds[place].users++;
-	pthread_mutex_unlock(&sc_self.pidfds_mutex);
-	return place;
-}
-
 void sc_pidfd_put(int place)
 {
-	pthread_mutex_lock(&sc_self.pidfds_mutex);
-	if (!--sc_self.pidfds[place].users)
-		place_close(&sc_self.pidfds[place]);
-	pthread_mutex_unlock(&sc_self.pidfds_mutex);
-}
+	bool open = sc_pidfd_is_open(place);
 
-bool sc_pidfd_is_open(int place)
-{
-	bool open;
-
-	pthread_mutex_lock(&sc_self.pidfds_mutex);
-	open = is_open(&sc_self.pidfds[place]);
-	pthread_mutex_unlock(&sc_self.pidfds_mutex);
-	return open;
+	sc_self.pidfds[place].used =
+		false; /* first: a child that is forked now does not close another's descriptor */
+	sc_self.pidfds_used--;
+	if (open)
+		SC_CALL("pidfd.close", close(sc_self.pidfds[place].fd));
 }
 
 nfds_t sc_pidfds_arrange(struct pollfd polls[SC_PIDFDS_MAX])
 {
 	nfds_t count = 0;
 
-	pthread_mutex_lock(&sc_self.pidfds_mutex);
 	for (int left = sc_self.pidfds_used; left; count++) {
 		struct sc_pidfd *place = &sc_self.pidfds[count];
 
@@ -113,24 +71,18 @@ nfds_t sc_pidfds_arrange(struct pollfd polls[SC_PIDFDS_MAX])
 		polls[count] = (struct pollfd){ .fd = place->used ? place->fd : -1, .events = POLLIN };
 		left -= place->used;
 	}
-	pthread_mutex_unlock(&sc_self.pidfds_mutex);
 	return count;
 }
 
 bool sc_pidfd_has_event(int place, const struct pollfd polls[SC_PIDFDS_MAX])
 {
-	bool has;
-
-	pthread_mutex_lock(&sc_self.pidfds_mutex);
-	has = sc_self.pidfds[place].used && sc_self.pidfds[place].polled && polls[place].revents;
-	pthread_mutex_unlock(&sc_self.pidfds_mutex);
-	return has;
+	return sc_self.pidfds[place].used && sc_self.pidfds[place].polled && polls[place].revents;
 }
 
 void sc_pidfds_inherited(void)
 {
 	for (int i = 0; i < SC_PIDFDS_MAX; i++)
 		if (sc_self.pidfds[i].used)
-			place_close(&sc_self.pidfds[i]);
+			sc_pidfd_put(i);
 	sc_self.pidfds_used = 0;
 }

@@ -8,14 +8,11 @@
 #include <sys/types.h>
 #include "os/self.h"
 
-/* The pidfds of this process. Any thread. */
+/* The pidfds of this process. The callers have one lock together. */
 
 #define SC_NO_PIDFD -1
 
-/*
- * Returns a place with a pidfd of a peer's process, to be polled; SC_NO_PIDFD: there is none. A pidfd that was there
- * already may be of an earlier process with that pid, which has ended: the next poll says so.
- */
+/* Returns a place with a new pidfd of a peer's process, to be polled; SC_NO_PIDFD: there is none. */
 int sc_pidfd_get(pid_t pid);
 void sc_pidfd_put(int place);
 /* False: the application has closed the pidfd. */

@@ -14,15 +14,14 @@
 struct sc_self sc_self = { .begin_mutex = PTHREAD_MUTEX_INITIALIZER,
 			   .host_mutex = PTHREAD_MUTEX_INITIALIZER,
 			   .files_mutex = PTHREAD_MUTEX_INITIALIZER,
-			   .others_mutex = PTHREAD_MUTEX_INITIALIZER,
-			   .pidfds_mutex = PTHREAD_MUTEX_INITIALIZER };
+			   .others_mutex = PTHREAD_MUTEX_INITIALIZER };
 
 static void atfork_child(void)
 {
 	if (sc_self.host)
 		memset(sc_self.host, 0, sc_self.host_size);
 	sc_self.begin_mutex = sc_self.host_mutex = sc_self.files_mutex = sc_self.others_mutex =
-		sc_self.pidfds_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+		(pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	sc_self.files = NULL;
 	sc_self.misnamed = false;
 }

@@ -19,11 +19,10 @@ struct sc_pidfd {
 	bool used, polled; /* polled: since it was opened */
 	int fd;
 	pid_t pid;
-	uint64_t ino;	/* 0: not known */
-	uint32_t users; /* processes of peers */
+	uint64_t ino; /* 0: not known */
 };
 
-/* The state of this process in the modules of this room, each part with its own mutex. */
+/* The state of this process in the modules of this room, each part with its own mutex; the last has its callers'. */
 struct sc_self {
 	pthread_mutex_t begin_mutex;
 	bool begun;
@@ -38,7 +37,6 @@ struct sc_self {
 	atomic_bool misnamed;	      /* one of them had the name of another process's file */
 	pthread_mutex_t others_mutex; /* see sc_otherfiles_hold() */
 
-	pthread_mutex_t pidfds_mutex;
 	struct sc_pidfd pidfds[SC_PIDFDS_MAX];
 	int pidfds_used;
 };
