@@ -79,8 +79,11 @@ int sc_shmfile_fallocate(int fd, int mode, off_t offset, off_t len)
 	off_t part = len;
 
 	do {
+		int ret;
+
 		part = part < len ? part : len;
-		if (!fallocate(fd, mode, offset, part)) {
+		ret = fallocate(fd, mode, offset, part);
+		if (!ret) {
 			offset += part;
 			len -= part;
 		} else if (errno == EINTR) {
