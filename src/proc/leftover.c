@@ -56,8 +56,10 @@ static void add_name(const char *name, void *arg)
 
 		process = SC_TRY_PTR("leftover.processes", NULL,
 				     realloc(leftovers->processes, room * sizeof(*process)));
-		if (!process)
+		if (!process) {
+			leftovers->settled = false;
 			return;
+		}
 		leftovers->processes = process;
 		leftovers->room = room;
 	}
@@ -97,7 +99,8 @@ static void read_names(struct sc_leftovers *leftovers)
 
 	leftovers->processes = NULL;
 	leftovers->count = leftovers->room = 0;
-	(void)sc_reap_names(add_name, leftovers);
+	if (sc_reap_names(add_name, leftovers))
+		leftovers->settled = false; /* no descriptor: the next look reads the names again */
 	if (leftovers->count)
 		qsort(leftovers->processes, leftovers->count, sizeof(leftovers->processes[0]), by_pid);
 	for (size_t i = 0; i < leftovers->count; i++)

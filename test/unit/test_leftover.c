@@ -397,17 +397,17 @@ static void test_announced(void **state)
 	sc_leftover_fini(&leftovers);
 }
 
-/* A process that cannot be asked about lives; names that are not read now are read at the next look. */
+/* A process that cannot be asked about lives; names that are not read now are read once that succeeds again. */
 static void test_calls_fail(void **state)
 {
 	static const struct {
 		const char *point;
 		int error;
-	} failing[] = { { "leftover.processes", ENOMEM },
-			{ "leftover.dir", EACCES },
-			{ "leftover.kill", EPERM },
-			{ "leftover.zombie", EPERM },
-			{ "host.pidfd", EMFILE } };
+	} reading[] = { { "reap.scan", EMFILE }, { "reap.entry", EIO }, { "leftover.processes", ENOMEM } },
+	  asking[] = { { "leftover.dir", EACCES },
+		       { "leftover.kill", EPERM },
+		       { "leftover.zombie", EPERM },
+		       { "host.pidfd", EMFILE } };
 	struct sc_leftovers leftovers = { 0 };
 	pid_t pid = sleeper();
 
@@ -415,9 +415,20 @@ static void test_calls_fail(void **state)
 	if (!alone || !core_failing(NULL, 0))
 		skip();
 	make_name(pid);
+	for (size_t i = 0; i < sizeof(reading) / sizeof(reading[0]); i++) {
+		core_failing(reading[i].point, reading[i].error);
+		/* from the second on the directory has not changed */
+		for (int looks = 0; looks < 3; looks++)
+			assert_false(sc_leftover_look(&leftovers));
+		assert_int_equal(leftovers.count, 0);
+		core_failing(NULL, 0);
+		assert_false(sc_leftover_look(&leftovers));
+		assert_int_equal(leftovers.count, 1);
+		sc_leftover_fini(&leftovers);
+	}
 	make_zombie(pid);
-	for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
-		core_failing(failing[i].point, failing[i].error);
+	for (size_t i = 0; i < sizeof(asking) / sizeof(asking[0]); i++) {
+		core_failing(asking[i].point, asking[i].error);
 		assert_false(sc_leftover_look(&leftovers));
 	}
 	core_failing("leftover.file", ENOENT);
