@@ -113,7 +113,7 @@ struct record {
 	const struct sc_rma *rma;
 	uint32_t size; /* bytes */
 	bool put;
-	bool heard; /* sc_delegate_is_heard() */
+	int heard; /* sc_delegate_is_heard() */
 	/* record_measure(): */
 	bool bounced;
 	uint32_t lines;
@@ -304,7 +304,7 @@ static int collect(struct sc_peer *peer)
 	return ended;
 }
 
-bool sc_delegate_is_counted(struct sc_peer *peer, uint64_t key)
+int sc_delegate_is_counted(struct sc_peer *peer, uint64_t key)
 {
 	const struct sc_regtab_view table = sc_seg_table(peer->seg);
 
@@ -393,6 +393,9 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	record.size = (uint32_t)size;
 	record.put = rma->flags & SC_RMA_WRITE;
 	record.heard = sc_delegate_is_heard(peer, rma);
+	/* the table may have changed since the caller's look */
+	if (record.put && rma->flags & SC_SEND_INJECT && !sc_delegate_may_inject(peer, record.heard))
+		return 1;
 	if (peer->delegate.pause) {
 		peer->delegate.pause--;
 		return 1;

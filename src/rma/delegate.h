@@ -32,27 +32,31 @@ static inline bool sc_delegate_is_open(const struct sc_peer *peer, uint32_t befo
 	return before - peer->delegate.first - 1 < SC_ABI_DELEGATED;
 }
 
-/* Tells whether a registration counts puts under that key, as far as one look tells. Out of line: few do. */
-bool sc_delegate_is_counted(struct sc_peer *peer, uint64_t key);
+/* Tells whether a registration counts puts under that key, as sc_regtab_counts() does. Out of line: few do. */
+int sc_delegate_is_counted(struct sc_peer *peer, uint64_t key);
 
 /*
  * Tells whether the peer's application hears of a put to one range, as far as one look tells: by remote data, or because
- * the registration counts it. Most peers have none that counts: then one load tells.
+ * the registration counts it. Most peers have none that counts: then one load tells. -EAGAIN: the peer changes its table.
  */
-static inline bool sc_delegate_is_heard(struct sc_peer *peer, const struct sc_rma *rma)
+static inline int sc_delegate_is_heard(struct sc_peer *peer, const struct sc_rma *rma)
 {
-	return rma->flags & SC_SEND_DATA ||
-	       (__builtin_expect(sc_load_relaxed_32(&sc_seg_presence(peer->seg)->counting), 0) &&
-		sc_delegate_is_counted(peer, rma->remote[0].key));
+	if (rma->flags & SC_SEND_DATA)
+		return 1;
+	return __builtin_expect(sc_load_relaxed_32(&sc_seg_presence(peer->seg)->counting), 0)
+		       ? sc_delegate_is_counted(peer, rma->remote[0].key)
+		       : 0;
 }
 
 /*
- * Tells whether an injected put, heard of or not, may follow the operations that are delegated. The daemon's thread stops
- * at a put that is heard of, but would withdraw a new one that it does not see yet; so puts of the two kinds are never
- * open together.
+ * Tells whether an injected put, of which sc_delegate_is_heard() has said `heard`, may follow the operations that are
+ * delegated. The daemon's thread stops at a put that is heard of, but would withdraw a new one that it does not see yet; so
+ * puts of the two kinds are never open together. A put that may be of either kind is not delegated.
  */
-static inline bool sc_delegate_is_clear(const struct sc_peer *peer, bool heard)
+static inline bool sc_delegate_is_clear(const struct sc_peer *peer, int heard)
 {
+	if (heard < 0)
+		return false;
 	if (heard)
 		return !sc_delegate_is_open(peer, peer->delegate.rescuable);
 	return !sc_delegate_is_open(peer, peer->delegate.unrescuable) && sc_peer_shows_life(peer);
@@ -62,7 +66,7 @@ static inline bool sc_delegate_is_clear(const struct sc_peer *peer, bool heard)
  * Tells whether an injected put may be delegated: either the daemon's thread does it if nobody else does (rescue.h), or
  * the peer's application hears of it, and must poll for that.
  */
-static inline bool sc_delegate_may_inject(const struct sc_peer *peer, bool heard)
+static inline bool sc_delegate_may_inject(const struct sc_peer *peer, int heard)
 {
 	return !peer->ep->alone && peer->ep->barrier && sc_delegate_is_clear(peer, heard) &&
 	       (heard || !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS));

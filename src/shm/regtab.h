@@ -154,13 +154,14 @@ int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *
  */
 int sc_regtab_slice(const struct sc_reg_span *span, uint64_t addr, uint64_t *len, struct iovec *out, size_t count);
 
-/* Tells whether the owner may count accesses under this key, as far as one look tells. */
-static inline bool sc_regtab_counts(const struct sc_regtab_view *view, uint64_t key)
+/* Tells whether the owner counts accesses under this key, as far as one look tells; -EAGAIN: the look does not tell. */
+static inline int sc_regtab_counts(const struct sc_regtab_view *view, uint64_t key)
 {
 	struct sc_reg_ref ref;
 	int ret = sc_regtab_find(view, key, &ref);
 
-	return ret == -EAGAIN || (!ret && sc_load_relaxed_32(&view->regs[ref.index].flags) & SC_REG_EVENT);
+	return ret == -EAGAIN ? ret
+			      : !ret && sc_load_relaxed_32(&view->regs[ref.index].flags) & SC_REG_EVENT;
 }
 
 /* Tells, after the copy, whether the registration is still in use. */

@@ -855,6 +855,47 @@ static void test_tried_again(void **state)
 }
 
 /*
+ * A registration of the target counts, perhaps that of the put: the target changes its table, and the key is not in it
+ * just now. The daemon's thread would leave a put that may count, and the target need not poll for one that does not.
+ */
+static void test_table_changes(void **state)
+{
+	static const size_t sizes[] = { 8, 1000 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const struct iovec iov = { from, sizes[i] };
+		struct sc_remote remote;
+		struct sc_rma rma = { .iov = &iov,
+				      .iov_count = 1,
+				      .remote = &remote,
+				      .remote_count = 1,
+				      .flags = SC_RMA_WRITE | SC_SEND_INJECT };
+		struct sc_regtab_view table;
+		struct sc_reg_ref ref;
+
+		OPEN();
+		remote = at(0, sizes[i]);
+		table = sc_seg_table(pair[0].peer->seg);
+		assert_int_equal(sc_regtab_find(&table, remote.key, &ref), 0);
+		sc_store_relaxed_32(&table.presence->counting, 1);
+		sc_store_relaxed_32(&table.presence->chains, table.chains + 1);
+		table.regs[ref.index].key++;
+		assert_int_equal(post(&iov, 1, &remote, 1, rma.flags), -EAGAIN);
+		assert_int_equal(sc_delegate_post(pair[0].peer, &rma, sizes[i]), 1);
+		assert_int_equal(counters()->rma_delegated, 0);
+		table.regs[ref.index].key--;
+		sc_store_relaxed_32(&table.presence->chains, table.chains + 2);
+		inject(from, 0, sizes[i]);
+		wait_rescued(1);
+		assert_memory_equal(space, from, sizes[i]);
+		expect_done(1);
+		owner_polls();
+		expect_idle();
+		rma_close();
+	}
+}
+
+/*
  * The endpoint of the target counts. No put is injected into its ring, but the thread looks at others that are posted,
  * because puts to another peer have woken it. The target has to hear of them.
  */
@@ -1091,6 +1132,7 @@ int main(void)
 		cmocka_unit_test(test_counted_and_not),
 		cmocka_unit_test(test_unreachable),
 		cmocka_unit_test(test_tried_again),
+		cmocka_unit_test(test_table_changes),
 		cmocka_unit_test(test_counting_endpoint),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_mad_claim),
