@@ -266,8 +266,11 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
-	if (sc_seg_is_here(ep->seg))
+	if (sc_seg_is_here(ep->seg)) {
+		/* the calls above have given space back for requests and notes */
+		(void)sc_request_progress(ep);
 		(void)sc_replies_progress(ep); /* answers to messages that were received */
+	}
 	sc_rma_fini(ep);
 	sc_target_fini(ep);
 	sc_recv_fini(ep);

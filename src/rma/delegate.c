@@ -58,7 +58,8 @@
  * the peer is alive and will write. If this process dies before the commit, nothing was delegated. After the commit the
  * peer may take what is not withdrawn, as its ring holds all that it needs. When it sees the death, it does the puts that
  * are withdrawn and not done (rescue.c), and takes answer buffers back. No process waits for either. An endpoint that
- * closes first withdraws its operations and does them; if the peer has one in hand, the peer does the others.
+ * closes first withdraws its operations and does them; the peer does the others, if it has one in hand, or if a note or a
+ * request finds no space.
  *
  * For the peer a put is done that has become a request, or whose note waits for space. If this process dies then, the
  * request is lost, or the peer's application does not hear of the put.
@@ -536,8 +537,23 @@ static void end_rescued(struct sc_peer *peer)
 	pass_done(peer);
 }
 
+/*
+ * Tells whether the oldest operation, an injected put that has to become a request, stays withdrawn, because there is no
+ * space for its record before the peer reads more. If this endpoint closes, the peer does a put that is withdrawn and not
+ * done; a request that has no record yet is lost. Once the peer has read the withdrawn record, only this side keeps its
+ * lines, and may need them.
+ */
+static bool must_stay(const struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+
+	return op->flags & SC_SEND_INJECT && peer->link == SC_LINK_UP &&
+	       (sc_ring_refresh(&peer->tx) || peer->tx.known <= peer->tx.held) &&
+	       (!sc_list_empty(&peer->rma.queued) || !sc_request_fits(peer, op->remote, op->remote_count));
+}
+
 /* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now. */
-static int do_directly(struct sc_peer *peer)
+static int do_directly(struct sc_peer *peer, bool closes)
 {
 	struct sc_rma_op *op;
 	int ret;
@@ -545,10 +561,17 @@ static int do_directly(struct sc_peer *peer)
 	if (peer->delegate.rescued) {
 		end_rescued(peer);
 	} else {
+		/* without its note, the peer's application would not hear of the put */
+		if (closes && sc_delegated_kept(peer)->place & SC_RESCUE_NOT && sc_record_room(peer, 1))
+			return -EAGAIN;
 		op = sc_delegated_op(peer);
 		ret = op ? sc_direct_try(op) : -EAGAIN;
 		if (ret < 0)
 			return ret;
+		if (ret && must_stay(op)) {
+			peer->rma.pending++;
+			return -EAGAIN;
+		}
 		pass_done(peer);
 		if (peer->link == SC_LINK_UP)
 			sc_rescue_tell_done(peer->delegate.rescue, peer->delegate.first);
@@ -559,7 +582,8 @@ static int do_directly(struct sc_peer *peer)
 	return 0;
 }
 
-int sc_delegate_settle_slow(struct sc_peer *peer)
+/* As sc_delegate_settle(). `closes`: the endpoint does, and the peer does the withdrawn puts that are left. */
+static int settle(struct sc_peer *peer, bool closes)
 {
 	int ret = 0;
 
@@ -570,13 +594,18 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 	while (ret >= 0 && sc_peer_has_delegated(peer)) {
 		if (peer->delegate.first != peer->delegate.ours)
 			return -EAGAIN; /* the peer has taken some */
-		ret = do_directly(peer);
+		ret = do_directly(peer, closes);
 		if (ret)
 			return ret;
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error;
 	}
 	return ret < 0 ? ret : 0;
+}
+
+int sc_delegate_settle_slow(struct sc_peer *peer)
+{
+	return settle(peer, false);
 }
 
 void sc_delegate_end_peer(struct sc_peer *peer, int error)
@@ -654,6 +683,6 @@ void sc_delegate_fini(struct sc_ep *ep)
 
 		sc_rescue_quit(peer->delegate.rescue);
 		if (peer->link == SC_LINK_UP)
-			(void)sc_delegate_settle_slow(peer);
+			(void)settle(peer, true);
 	}
 }

@@ -225,6 +225,8 @@ static int explain_fault(const struct direct *direct, const struct sc_cma_copy *
 		return -SC_EIO_INITIATOR;
 	if (!sc_cma_is_mapped(direct->peer->cma.pid, copy->remote, copy->remote_count, write))
 		return -EIO;
+	sc_info("%s: CMA does not reach all of its registered memory; it does this operation itself",
+		direct->peer->address);
 	if (direct->rma->remote_count == 1)
 		direct->peer->rma.unreachable =
 			(struct sc_reg_use){ direct->rma->remote[0].key, direct->refs[0].tag };
@@ -308,9 +310,6 @@ static int direct_failed(struct sc_peer *peer, int error)
 {
 	switch (error) {
 	case -EOPNOTSUPP:
-		sc_info("%s: CMA does not reach all of its registered memory; it does this operation itself",
-			peer->address);
-		return error;
 	case -EIO:
 	case -SC_EIO_INITIATOR:
 	case -EKEYREJECTED:

@@ -23,6 +23,7 @@
 #include "rma/delegate.h"
 #include "rma/delegated.h"
 #include "rma_pair.h"
+#include "special.h"
 
 static const struct route direct = { "copied by CMA", false, WAY_CMA };
 
@@ -816,6 +817,93 @@ static void test_unreachable(void **state)
 	rma_close();
 }
 
+/* Injects puts to `space`, one behind the other, until the ring is full; each fills its place with bytes of its own. */
+static uint32_t inject_until_full(size_t size, uint32_t flags)
+{
+	const struct iovec iov = { from, size };
+	uint32_t count = 0;
+	int ret;
+
+	do {
+		struct sc_remote remote = at(count * size, size);
+
+		pair[0].peer->delegate.pause = 0;
+		memset(from, (int)count + 1, size);
+		ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT | flags);
+		count += !ret;
+	} while (!ret);
+	assert_int_equal(ret, -EAGAIN);
+	pattern_fill(from, sizeof(from), 1);
+	return count;
+}
+
+static void expect_filled(size_t size, uint32_t count)
+{
+	for (size_t i = 0; i < size * count; i++)
+		assert_int_equal(space[i], i / size + 1);
+	assert_true(is_untouched(0, size * count));
+}
+
+/*
+ * The first of many is for memory that CMA does not reach, and the ring has no space for requests. All behind it are the
+ * target's then, whether the endpoint's thread polls, whether the target has read them before, and whether the endpoint
+ * closes; so is the first, if it is injected as well.
+ */
+static void test_behind_unreachable(void **state)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	for (int i = 0; i < 16; i++) {
+		bool polls = i & 1, closes = i & 2, reads = i & 8;
+		uint32_t inject = i & 4 ? SC_SEND_INJECT : 0, count;
+		struct sc_reg *two;
+		uint8_t *memory;
+
+		OPEN();
+		memory = special_map(SPECIAL_REFUSED, page);
+		assert_ptr_not_equal(memory, MAP_FAILED);
+		two = reg_open(tab[1], memory, page, SC_REG_READ | SC_REG_WRITE);
+		put(from, (struct sc_remote){ 0, 8, sc_reg_key(two) }, inject);
+		assert_int_equal(counters()->rma_delegated, 1);
+		count = inject_until_full(200, 0);
+		for (int poll = 0; polls && poll < 10000; poll++)
+			sc_ep_poll(pair[0].ep);
+		assert_true(is_untouched(0, 0));
+		if (reads)
+			owner_polls();
+		if (closes)
+			end_close(&pair[0]);
+		assert_true(reads || is_untouched(0, 0));
+		owner_polls();
+		if (!closes) {
+			ends_settle(pair, 2);
+			expect_done((int)count + 1);
+		}
+		expect_filled(200, count);
+		if (inject)
+			assert_memory_equal(memory, from, 8);
+		assert_int_equal(sc_reg_close(two), 0);
+		special_unmap(memory, page);
+		rma_close();
+	}
+}
+
+/* The endpoint closes, and the ring has no space for notes: the target does the puts, and hears of each. */
+static void test_closes_before_notes(void **state)
+{
+	uint32_t count;
+
+	OPEN();
+	count = inject_until_full(200, SC_SEND_DATA);
+	end_close(&pair[0]);
+	owner_polls();
+	expect_filled(200, count);
+	while (count--)
+		assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
+	rma_close();
+}
+
 /* A withdrawn put that fails for now is tried at each look, until the peer has gone: nobody else does it without a call. */
 static void test_tried_again(void **state)
 {
@@ -1131,6 +1219,8 @@ int main(void)
 		cmocka_unit_test(test_counted),
 		cmocka_unit_test(test_counted_and_not),
 		cmocka_unit_test(test_unreachable),
+		cmocka_unit_test(test_behind_unreachable),
+		cmocka_unit_test(test_closes_before_notes),
 		cmocka_unit_test(test_tried_again),
 		cmocka_unit_test(test_table_changes),
 		cmocka_unit_test(test_counting_endpoint),
