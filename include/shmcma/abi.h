@@ -374,7 +374,7 @@ struct sc_abi_piece {
  */
 struct sc_abi_share {
 	uint64_t size;
-	uint32_t head, chunk; /* SC_ABI_PAGEs of the first chunk, of each other; the last may be shorter */
+	uint32_t unused, chunk; /* SC_ABI_PAGEs of a chunk; the last may be shorter */
 	uint32_t generation, index;
 	union {
 		struct {
@@ -760,7 +760,7 @@ SC_ABI_SIZE(sc_abi_piece, 56);
 SC_ABI_AT(sc_abi_piece, offset, 8);
 SC_ABI_AT(sc_abi_piece, bufs, 24);
 SC_ABI_SIZE(sc_abi_share, 56);
-SC_ABI_AT(sc_abi_share, head, 8);
+SC_ABI_AT(sc_abi_share, chunk, 12);
 SC_ABI_AT(sc_abi_share, generation, 16);
 SC_ABI_AT(sc_abi_share, message.first, 32);
 SC_ABI_AT(sc_abi_share, memory.tag, 40);
@@ -833,7 +833,7 @@ SC_ABI_AT(sc_abi_directory, owner, 16);
 SC_ABI_SIZE(sc_abi_directory, 128);
 
 /* Counts the incompatible changes that the sizes below do not show. */
-#define SC_ABI_REVISION 4
+#define SC_ABI_REVISION 5
 
 /*
  * A hash of the sizes and of some offsets. It does not see every change: then raise SC_ABI_REVISION. Both sides compare

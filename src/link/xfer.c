@@ -96,7 +96,7 @@ bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_o
 	peer->xfer.opened |= 1u << index;
 	record->generation = peer->xfer.generation;
 	record->index = index;
-	sc_share_open(share, words_of(peer, index), record, offer->from_count, offer->to_count);
+	sc_share_open(share, words_of(peer, index), record);
 	if (!(offer->flags & SC_ABI_F_MEMORY))
 		record->message.first =
 			(struct sc_abi_segment){ (uintptr_t)offer->to[0].iov_base, offer->to[0].iov_len };

@@ -51,7 +51,7 @@ struct sc_xfer_offer {
 	struct sc_abi_share record; /* the caller sets `size`, and `message.op` or `memory` */
 	uint32_t flags;		    /* SC_ABI_F_MEMORY, SC_ABI_F_PUT */
 	const struct iovec *to;	    /* message: the opener's memory */
-	size_t to_count, from_count; /* elements of its memory, and of the joiner's; put or get: 1 */
+	size_t to_count;	    /* elements of it; put or get: 1 */
 };
 
 /*

@@ -262,8 +262,7 @@ static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
 	struct sc_peer *peer = op->peer;
 	struct iovec to[SC_IOV_MAX];
 	struct sc_xfer_offer offer = { .record = { .size = op->want, .message.op = op->message },
-				       .to = to,
-				       .from_count = op->segment_count };
+				       .to = to };
 
 	if (op->share.words || op->done || is_exchange(ep, peer))
 		return;

@@ -75,8 +75,7 @@ static bool ask(struct sc_rma_op *op)
 	const struct sc_rma rma = rma_of(op);
 	bool put = op->kind == SC_RMA_PUT;
 	struct sc_xfer_offer offer = { .flags = SC_ABI_F_MEMORY | (put ? SC_ABI_F_PUT : 0),
-				       .to_count = 1,
-				       .from_count = 1 };
+				       .to_count = 1 };
 
 	if (!sc_assist_may_ask(peer) || sc_direct_look(peer, &rma, &op->ref, &op->heard))
 		return false;

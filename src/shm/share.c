@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include "base/atomic.h"
-#include "os/cma.h"
 #include "base/fault.h"
 
 /*
@@ -25,14 +24,7 @@ static uint64_t word(uint32_t generation, uint32_t high, uint32_t low)
 	return (uint64_t)generation << 32 | high << 16 | low;
 }
 
-static uint64_t pages(uint64_t size)
-{
-	return (size - 1) / PAGE + 1;
-}
-
-/*
- * With more than two chunks: an even number of them, as equal as whole pages allow. A side takes one when it has time.
- */
+/* Chunks are an even number, as equal as whole pages allow. A side takes one when it has time. */
 static uint64_t chunk_pages(uint64_t size)
 {
 	uint64_t pairs = (size - 1) / (2 * CHUNK_MAX) + 1;
@@ -42,43 +34,20 @@ static uint64_t chunk_pages(uint64_t size)
 	return (size - 1) / (2 * pairs) / PAGE + 1;
 }
 
-/*
- * Returns the size of the first of two chunks, so that both sides take equally long. An additional element at the other
- * side costs as much as SC_CMA_ELEMENT bytes, and elements lie evenly in the copy. The result is rounded up, because
- * the opener begins before the joiner sees the record.
- */
-static uint64_t head_pages(uint64_t size, uint64_t from_count, uint64_t to_count)
-{
-	uint64_t pulled = size + (from_count - 1) * SC_CMA_ELEMENT;
-	uint64_t pushed = size + (to_count - 1) * SC_CMA_ELEMENT;
-
-	return (size - 1) * pushed / (pulled + pushed) / PAGE + 1;
-}
-
 /* Returns the number of chunks. */
 static uint64_t view_init(struct sc_share *share, struct sc_abi_chunks *words, const struct sc_abi_share *record)
 {
-	uint64_t head = record->head * PAGE, rest;
-
 	*share = (struct sc_share){ .words = words,
 				    .generation = record->generation,
 				    .index = record->index,
 				    .size = record->size,
-				    .head = head < record->size ? head : record->size,
 				    .chunk = record->chunk * PAGE };
-	rest = share->size - share->head;
-	return 1 + rest / share->chunk + (rest % share->chunk ? 1 : 0);
+	return (share->size - 1) / share->chunk + 1;
 }
 
-void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, struct sc_abi_share *record,
-		   size_t from_count, size_t to_count)
+void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, struct sc_abi_share *record)
 {
-	if (record->size <= 2 * CHUNK_MAX) {
-		record->head = (uint32_t)head_pages(record->size, from_count, to_count);
-		record->chunk = (uint32_t)pages(record->size);
-	} else {
-		record->head = record->chunk = (uint32_t)chunk_pages(record->size);
-	}
+	record->chunk = (uint32_t)chunk_pages(record->size);
 	share->chunks = (uint32_t)view_init(share, words, record);
 	share->front = true;
 	sc_store_relaxed_64(&words->claim, word(record->generation, 0, 0)); /* the record publishes it */
@@ -89,8 +58,7 @@ int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, const str
 {
 	uint64_t chunks;
 
-	if (!record->generation || !record->size || !record->head || record->head > pages(record->size) ||
-	    !record->chunk)
+	if (!record->generation || !record->size || !record->chunk)
 		return -EPROTO;
 	chunks = view_init(share, words, record);
 	if (chunks > SC_ABI_CHUNKS_MAX)
@@ -145,9 +113,7 @@ static int take(struct sc_share *share, uint32_t most)
 /* Returns where a chunk begins, or where the copy ends. */
 static uint64_t chunk_start(const struct sc_share *share, uint32_t index)
 {
-	if (!index)
-		return 0;
-	return index == share->chunks ? share->size : share->head + (index - 1) * share->chunk;
+	return index == share->chunks ? share->size : index * share->chunk;
 }
 
 /* Finds the bytes of the chunks [first, end). */

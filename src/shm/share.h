@@ -46,7 +46,7 @@ struct sc_share {
 	bool undone;		     /* the opener's view: it has got what the joiner left (xfer.c) */
 	int failed;		     /* the opener's view: negative errno of its own copy (xfer.c) */
 	uint64_t size;
-	uint64_t head, chunk; /* size of the first chunk; of each other chunk but the last */
+	uint64_t chunk; /* size of each chunk but the last */
 	uint32_t chunks;
 	uint32_t mine, theirs; /* chunks taken by this side; by the other, as last seen */
 	uint32_t copied;       /* the joiner's view: chunks copied and reported */
@@ -60,13 +60,8 @@ struct sc_share_part {
 	uint64_t offset, len;
 };
 
-/*
- * Opener: begins a copy of record->size bytes, 1 to SC_SHARE_MAX, of record->generation, from `from_count` elements of
- * memory to `to_count`, at least 1 each. Elements on the other side cost time, so the side that faces more of them
- * copies less. Fills in record->head and record->chunk.
- */
-void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, struct sc_abi_share *record,
-		   size_t from_count, size_t to_count);
+/* Opener: begins a copy of record->size bytes, 1 to SC_SHARE_MAX, of record->generation. Fills in record->chunk. */
+void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, struct sc_abi_share *record);
 
 /*
  * Joiner: takes part in the share that a record announces, and tells the opener that it has come. -EPROTO: the record
@@ -85,10 +80,7 @@ static inline uint32_t sc_share_left(const struct sc_share *share)
 
 static inline uint64_t sc_share_largest(const struct sc_share *share)
 {
-	uint64_t rest = share->size - share->head;
-	uint64_t chunk = share->chunk < rest ? share->chunk : rest;
-
-	return share->head > chunk ? share->head : chunk;
+	return share->chunk < share->size ? share->chunk : share->size;
 }
 
 /* Opener: takes all chunks that are left. -EPROTO. */

@@ -251,7 +251,7 @@ static void claim_some(struct sc_abi_slot *slot, const struct sc_abi_line *line)
 
 	memcpy(&record, line->bytes, sizeof(record));
 	slot->chunks[record.index % SC_ABI_SHARES].claim =
-		(uint64_t)record.generation << 32 | (record.head ^ record.chunk);
+		(uint64_t)record.generation << 32 | record.chunk;
 }
 
 /* The next lines go where this record has its reader look for them. */

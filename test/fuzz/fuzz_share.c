@@ -14,7 +14,7 @@
 #include "shm/share.h"
 
 struct offer {
-	uint64_t size, head, chunk;
+	uint64_t size, unused, chunk;
 	uint32_t generation, front;
 };
 
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* All parts so far were taken from the front up to `taken`, or from the back down to it. */
 static void check_part(const struct sc_share *share, const struct sc_share_part *part, uint64_t *taken)
 {
-	CHECK(part->len && part->len <= (part->offset ? share->chunk : share->head));
+	CHECK(part->len && part->len <= share->chunk);
 	CHECK(part->offset < share->size && part->len <= share->size - part->offset);
 	if (share->front) {
 		CHECK(part->offset >= *taken);
@@ -129,15 +129,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(&offer, data, sizeof(offer));
 	record = (struct sc_abi_share){
 		.size = offer.size,
-		.head = (uint32_t)(offer.head / SC_ABI_PAGE),
 		.chunk = (uint32_t)(offer.chunk / SC_ABI_PAGE),
 		.generation = offer.generation,
 	};
 	if (offer.front & 1) {
 		if (!offer.size || offer.size > SC_SHARE_MAX || !offer.generation)
 			goto out; /* the caller's own */
-		sc_share_open(&share, words, &record, 1 + offer.head % SC_ABI_RDV_SEGMENTS,
-			      1 + offer.head / SC_ABI_RDV_SEGMENTS % SC_ABI_RDV_SEGMENTS);
+		sc_share_open(&share, words, &record);
 	} else {
 		if (sc_share_join(&share, words, &record))
 			goto out;

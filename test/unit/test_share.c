@@ -42,23 +42,16 @@ static uint64_t claim_word(uint32_t generation, uint32_t front, uint32_t back)
 
 /* ---- the words ------------------------------------------------------------------------------- */
 
-static void open_counts(struct sc_share *receiver, struct sc_share *sender, uint64_t size,
-			size_t from_count, size_t to_count)
+static void open_both(struct sc_share *receiver, struct sc_share *sender, uint64_t size)
 {
 	struct sc_abi_share record = { .size = size, .generation = 5 };
 
 	words = (struct sc_abi_chunks){ 0 };
-	sc_share_open(receiver, &words, &record, from_count, to_count);
+	sc_share_open(receiver, &words, &record);
 	assert_false(sc_share_has_come(&words, 5));
 	assert_int_equal(sc_share_join(sender, &words, &record), 0);
 	assert_int_equal(sender->chunks, receiver->chunks);
-	assert_int_equal(sender->head, receiver->head);
 	assert_int_equal(sender->chunk, receiver->chunk);
-}
-
-static void open_both(struct sc_share *receiver, struct sc_share *sender, uint64_t size)
-{
-	open_counts(receiver, sender, size, 1, 1);
 }
 
 /* Both sides take chunks in any order: each byte once. After an error of the sender its part is left undone. */
@@ -77,7 +70,7 @@ static void test_parts(void **state)
 			uint64_t front = 0, back = sizes[i];
 			int error;
 
-			open_counts(&receiver, &sender, sizes[i], round < 4 ? 1 : 16, round < 6 ? 1 : 16);
+			open_both(&receiver, &sender, sizes[i]);
 			assert_true(receiver.chunks <= SC_ABI_CHUNKS_MAX);
 			for (;;) {
 				bool first =
@@ -107,34 +100,23 @@ static void test_parts(void **state)
 		}
 }
 
-/* Of two chunks: the side that finds more elements at the other has the smaller one, in whole pages. */
-static void test_fragments(void **state)
+/* Each side has a half, in whole pages; of a larger copy several chunks of like size. */
+static void test_halves(void **state)
 {
-	struct sc_share one, sender, more;
+	struct sc_share one, sender;
 
 	(void)state;
 	for (uint64_t size = 8192; size <= 524288; size += 4096) {
 		open_both(&one, &sender, size);
 		assert_int_equal(one.chunks, 2);
-		assert_true(one.head >= size / 2 && one.head < size / 2 + 4096);
-		open_counts(&more, &sender, size, 16, 16);
-		assert_true(more.head == one.head);
-		for (size_t count = 2; count <= 16; count++) {
-			open_counts(&more, &sender, size, count, 1);
-			assert_true(more.head <= one.head && more.head % 4096 == 0);
-			open_counts(&more, &sender, size, 1, count);
-			assert_true(more.head >= one.head && more.head % 4096 == 0);
-			assert_true(more.head <= size && sender.head == more.head);
-		}
+		assert_true(one.chunk >= size / 2 && one.chunk < size / 2 + 4096 && one.chunk % 4096 == 0);
+		assert_int_equal(sc_share_largest(&one), one.chunk);
 	}
-	/* 15 elements more are as 30 KiB more: 64 KiB and 94 */
-	open_counts(&more, &sender, 65536, 16, 1);
-	assert_int_equal(more.head, 28672);
-	open_counts(&more, &sender, 65536, 1, 16);
-	assert_int_equal(more.head, 40960);
-	/* of more chunks the faster one takes more */
-	open_counts(&more, &sender, 524289, 16, 1);
-	assert_int_equal(more.head, more.chunk);
+	open_both(&one, &sender, 1);
+	assert_int_equal(one.chunks, 1);
+	assert_int_equal(sc_share_largest(&one), 1);
+	open_both(&one, &sender, 524289);
+	assert_int_equal(one.chunks, 4);
 }
 
 static void test_reports(void **state)
@@ -181,7 +163,7 @@ static void test_stale(void **state)
 	(void)state;
 	open_both(&first, &sender, SIZE);
 	assert_true(sc_share_has_come(&words, 5));
-	sc_share_open(&second, &words, &record, 1, 1);
+	sc_share_open(&second, &words, &record);
 	assert_false(sc_share_has_come(&words, 6));
 	assert_int_equal(sc_share_take(&sender, &part), -ESTALE);
 	assert_true(words.claim == claim_word(6, 0, 0));
@@ -206,7 +188,7 @@ static void test_generations(void **state)
 		struct sc_abi_share record = { .size = SIZE, .generation = next[i][0] };
 
 		words = (struct sc_abi_chunks){ 0 };
-		sc_share_open(&first, &words, &record, 1, 1);
+		sc_share_open(&first, &words, &record);
 		assert_int_equal(sc_share_join(&late, &words, &record), 0);
 		assert_int_equal(sc_share_take(&late, &part), 1);
 		sc_share_report(&late, 0);
@@ -215,7 +197,7 @@ static void test_generations(void **state)
 		assert_int_equal(error, 0);
 
 		record.generation = next[i][1];
-		sc_share_open(&second, &words, &record, 1, 1);
+		sc_share_open(&second, &words, &record);
 		assert_true(words.claim == claim_word(next[i][1], 0, 0));
 		assert_int_equal(sc_share_take(&late, &part), -ESTALE);
 		assert_true(words.claim == claim_word(next[i][1], 0, 0));
@@ -279,28 +261,23 @@ static void test_bad_claims(void **state)
 	}
 }
 
-/* Sizes in bytes, head and chunk in pages. */
+/* Sizes in bytes, chunks in pages. */
 static void test_bad_offers(void **state)
 {
 	static const struct {
 		struct sc_abi_share record;
 		uint32_t chunks; /* 0: it cannot be */
 	} cases[] = {
-		{ { .generation = 0, .size = SIZE, .head = 1, .chunk = 1 }, 0 },
-		{ { .generation = 1, .size = 0, .head = 1, .chunk = 1 }, 0 },
-		{ { .generation = 1, .size = 0, .head = 0, .chunk = 1 }, 0 },
-		{ { .generation = 1, .size = SIZE, .head = 1, .chunk = 0 }, 0 },
-		{ { .generation = 1, .size = SIZE, .head = 0, .chunk = 1 }, 0 },
-		{ { .generation = 1, .size = SIZE, .head = SIZE / 4096 + 1, .chunk = 1 }, 0 },
-		{ { .generation = 1, .size = SIZE, .head = SIZE / 4096, .chunk = 1 }, 1 },
-		{ { .generation = 1, .size = SIZE - 4095, .head = SIZE / 4096, .chunk = 1 }, 1 },
-		{ { .generation = 1, .size = SIZE - 4096, .head = SIZE / 4096, .chunk = 1 }, 0 },
-		{ { .generation = 1, .size = 65535 * 4096, .head = 1, .chunk = 1 }, 65535 },
-		{ { .generation = 1, .size = 65535 * 4096 + 1, .head = 1, .chunk = 1 }, 0 },
-		{ { .generation = 1, .size = 65535 * 4096 + 1, .head = 2, .chunk = 1 }, 65535 },
-		{ { .generation = 1, .size = UINT64_MAX, .head = 1, .chunk = 1 }, 0 },
-		{ { .generation = 1, .size = UINT64_MAX, .head = UINT32_MAX, .chunk = UINT32_MAX }, 0 },
-		{ { .generation = 1, .size = SIZE, .head = 1, .chunk = UINT32_MAX }, 2 },
+		{ { .generation = 0, .size = SIZE, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = 0, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = SIZE, .chunk = 0 }, 0 },
+		{ { .generation = 1, .size = SIZE, .chunk = SIZE / 4096 }, 1 },
+		{ { .generation = 1, .size = SIZE, .chunk = UINT32_MAX }, 1 },
+		{ { .generation = 1, .size = SIZE, .chunk = SIZE / 4096 - 1 }, 2 },
+		{ { .generation = 1, .size = 65535 * 4096, .chunk = 1 }, 65535 },
+		{ { .generation = 1, .size = 65535 * 4096 + 1, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = UINT64_MAX, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = UINT64_MAX, .chunk = UINT32_MAX }, 0 },
 	};
 
 	(void)state;
@@ -345,10 +322,10 @@ static void test_race(void **state)
 		struct sc_abi_share record = { .size = (uint64_t)RACE_CHUNKS * 4096, .generation = round };
 
 		memset(taken, 0, sizeof(taken));
-		sc_share_open(&receiver, &words, &record, 1, 1);
-		record.head = record.chunk = 1;
+		sc_share_open(&receiver, &words, &record);
+		record.chunk = 1;
 		assert_int_equal(sc_share_join(&sender, &words, &record), 0);
-		receiver.head = receiver.chunk = 4096;
+		receiver.chunk = 4096;
 		receiver.chunks = RACE_CHUNKS;
 		assert_int_equal(pthread_create(&thread, NULL, race, &sender), 0);
 		take_all(&receiver);
@@ -584,39 +561,6 @@ static void test_vectors(void **state)
 		assert_int_equal(end_recvv(&pair[1], NULL, in, in_count, 0, 0, 0, into), 0);
 		assert_int_equal(end_sendv(&pair[0], pair[0].peer, out, out_count, 0, 0, from), 0);
 		expect_message(size);
-	}
-	assert_true(by_sender(0) > 0);
-	pair_close(pair);
-}
-
-/* Elements of both sides say who copies how much. */
-static void test_uneven(void **state)
-{
-	enum { MANY = 16, LEN = 65536 };
-
-	(void)state;
-	share_pair_open();
-	for (int round = 0; round < 2; round++) {
-		struct iovec many[MANY];
-		uint8_t *fragmented = round ? into : from;
-		struct sc_rx_op *op;
-
-		for (int i = 0; i < MANY; i++)
-			many[i] = (struct iovec){ fragmented + i * LEN / MANY, LEN / MANY };
-		memset(into, 0xa5, LEN + 1);
-		pattern_fill(from, LEN, 9);
-		if (round) {
-			assert_int_equal(end_recvv(&pair[1], NULL, many, MANY, 0, 0, 0, into), 0);
-			assert_int_equal(end_send(&pair[0], pair[0].peer, from, LEN, 0, 0), 0);
-		} else {
-			assert_int_equal(end_recv(&pair[1], NULL, into, LEN, 0, 0), 0);
-			assert_int_equal(end_sendv(&pair[0], pair[0].peer, many, MANY, 0, 0, from), 0);
-		}
-		sc_rx_poll(pair[1].ep);
-		assert_false(sc_list_empty(&pair[1].peer->recv.copying));
-		op = sc_list_entry(pair[1].peer->recv.copying.next, struct sc_rx_op, pulling);
-		assert_int_equal(op->share.head, round ? 40960 : 28672);
-		expect_message(LEN);
 	}
 	assert_true(by_sender(0) > 0);
 	pair_close(pair);
@@ -1224,10 +1168,8 @@ static void offer(const struct sc_abi_share *share, uint32_t segments, uint32_t 
 static void test_bad_records(void **state)
 {
 	(void)state;
-	for (int variant = 0; variant < 14; variant++) {
-		struct sc_abi_share share = {
-			.size = LARGE, .head = 1, .chunk = 1, .generation = 1
-		};
+	for (int variant = 0; variant < 12; variant++) {
+		struct sc_abi_share share = { .size = LARGE, .chunk = 1, .generation = 1 };
 		uint32_t segments = 1, lines = 1;
 
 		share_pair_open();
@@ -1271,12 +1213,6 @@ static void test_bad_records(void **state)
 		case 11:
 			lines = 2;
 			break;
-		case 12:
-			share.head = 0;
-			break;
-		case 13:
-			share.head = LARGE / 4096 + 2;
-			break;
 		}
 		offer(&share, segments, lines);
 		sc_ep_poll(pair[0].ep);
@@ -1289,7 +1225,7 @@ static void test_bad_records(void **state)
 /* An offer of what is shared already; one of a message without payload. */
 static void test_offers_out_of_place(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .head = 1, .chunk = 1, .generation = 1 };
+	struct sc_abi_share share = { .size = LARGE, .chunk = 1, .generation = 1 };
 
 	(void)state;
 	share_pair_open();
@@ -1315,7 +1251,7 @@ static void test_offers_out_of_place(void **state)
 /* A peer in the same process offers a share, which the core never does there: it is a breach of the protocol. */
 static void test_offer_from_within(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .head = 1, .chunk = 1, .generation = 1 };
+	struct sc_abi_share share = { .size = LARGE, .chunk = 1, .generation = 1 };
 
 	(void)state;
 	share_pair_open();
@@ -1332,7 +1268,7 @@ static void test_offer_from_within(void **state)
 /* An offer that has no meaning any more when it is seen: nothing is written. */
 static void test_stale_offer(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .head = 1, .chunk = 1, .generation = 77 };
+	struct sc_abi_share share = { .size = LARGE, .chunk = 1, .generation = 77 };
 
 	(void)state;
 	share_pair_open();
@@ -1436,7 +1372,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_fragments),
+		cmocka_unit_test(test_halves),
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_stale),
 		cmocka_unit_test(test_generations),
@@ -1450,7 +1386,6 @@ int main(void)
 		cmocka_unit_test(test_absent_sender),
 		cmocka_unit_test(test_truncation),
 		cmocka_unit_test(test_vectors),
-		cmocka_unit_test(test_uneven),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_several_alone),
