@@ -190,12 +190,11 @@ static inline void table_remove(struct sc_match_table *table, struct sc_match_no
 
 /* ---- matcher --------------------------------------------------------------------------------- */
 
-int sc_match_init(struct sc_match *match)
+void sc_match_init(struct sc_match *match)
 {
 	memset(match, 0, sizeof(*match));
 	sc_list_init(&match->posted);
 	sc_list_init(&match->waiting);
-	return 0;
 }
 
 void sc_match_fini(struct sc_match *match)

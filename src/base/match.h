@@ -89,7 +89,8 @@ struct sc_match {
 	struct sc_match_index indexes[SC_MATCH_INDEXES];
 };
 
-int sc_match_init(struct sc_match *match);
+/* Takes no memory: the tables come with their first use. */
+void sc_match_init(struct sc_match *match);
 /* The receives and messages in the lists still belong to the caller. */
 void sc_match_fini(struct sc_match *match);
 

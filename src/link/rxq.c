@@ -31,8 +31,8 @@ int sc_rxq_init(struct sc_rxq *rxq, size_t size)
 	if (!rxq->sources)
 		return -ENOMEM;
 	rxq->source_mask = SOURCES_MIN - 1;
-	(void)sc_match_init(&rxq->tagged); /* takes memory only when it is used */
-	(void)sc_match_init(&rxq->plain);
+	sc_match_init(&rxq->tagged);
+	sc_match_init(&rxq->plain);
 	return 0;
 }
 

@@ -69,7 +69,8 @@ static int setup(void **state)
 {
 	(void)state;
 	allocations_left = -1;
-	return sc_match_init(&match);
+	sc_match_init(&match);
+	return 0;
 }
 
 /* Receives that nothing fits, so many that those of the test are hashed. */
