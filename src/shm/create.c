@@ -19,15 +19,6 @@
 
 #define BUFS_MIN 2
 
-static bool is_possible(const struct sc_seg_geometry *geometry)
-{
-	return geometry->slots && geometry->slots <= SC_ABI_SLOTS_MAX && geometry->buf_count &&
-	       geometry->buf_count <= SC_ABI_BUFS_MAX && geometry->buf_size &&
-	       geometry->buf_size <= SC_ABI_BUF_SIZE_MAX && geometry->buf_size % SC_ABI_LINE == 0 &&
-	       geometry->regs <= SC_ABI_REGS_MAX && geometry->ranges <= SC_ABI_RANGES_MAX &&
-	       (geometry->regs || !geometry->ranges);
-}
-
 /*
  * The parts are in the order of abi.h; slots, pool and table begin on a new page. The first slot is right behind the
  * claims: so the first peer that connects has both in one writable mapping, and the rest in one read-only mapping
@@ -224,14 +215,6 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	struct sc_seg *seg;
 	int err;
 
-	if (!is_possible(geometry)) {
-		sc_warn("no segment can have %u slots, %u bounce buffers of %u bytes, %u registrations "
-			"and "
-			"%u ranges",
-			geometry->slots, geometry->buf_count, geometry->buf_size, geometry->regs,
-			geometry->ranges);
-		return -EINVAL;
-	}
 	seg = calloc(1, sizeof(*seg));
 	if (!seg) {
 		sc_warn("no memory for an endpoint");

@@ -5,7 +5,7 @@
 #include <shmcma/core.h>
 #include "shm/seg.h"
 
-/* The contents of a new segment; see struct sc_config. */
+/* The contents of a new segment, within the limits that header.c checks; see struct sc_config. */
 struct sc_seg_geometry {
 	uint32_t slots;
 	uint32_t buf_size, buf_count;
@@ -22,8 +22,8 @@ struct sc_seg_geometry {
 
 /*
  * Creates, fills, locks and names the segment of an endpoint, in this order: so a named segment whose life lock is free
- * is dead. If shared memory is short, fewer buffers get memory (half as many, down to 2). -EINVAL: impossible geometry;
- * -EADDRINUSE: name and index are taken; -ENOSPC, -EMFILE, -ENOMEM, -EACCES...
+ * is dead. If shared memory is short, fewer buffers get memory (half as many, down to 2). -EADDRINUSE: name and index
+ * are taken; -ENOSPC, -EMFILE, -ENOMEM, -EACCES...
  */
 int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **seg);
 

@@ -210,56 +210,6 @@ static void test_create(void **state)
 	assert_others_find(child_log_line, -ECONNREFUSED);
 }
 
-static void test_impossible_geometry(void **state)
-{
-	struct sc_seg *seg = NULL;
-
-	(void)state;
-	for (int i = 0; i < 11; i++) {
-		struct sc_seg_geometry bad = geometry;
-
-		switch (i) {
-		case 0:
-			bad.slots = 0;
-			break;
-		case 1:
-			bad.slots = SC_ABI_SLOTS_MAX + 1;
-			break;
-		case 2:
-			bad.buf_size = 0;
-			break;
-		case 3:
-			bad.buf_size = 100;
-			break;
-		case 4:
-			bad.buf_count = 0;
-			break;
-		case 5:
-			bad.buf_count = SC_ABI_BUFS_MAX + 1;
-			break;
-		case 6:
-			bad.slots = UINT32_MAX;
-			break;
-		case 7:
-			bad.regs = SC_ABI_REGS_MAX + 1;
-			break;
-		case 8:
-			bad.ranges = SC_ABI_RANGES_MAX + 1;
-			break;
-		case 9:
-			bad.ranges = 1; /* but no registrations */
-			break;
-		case 10:
-			bad.buf_size = SC_ABI_BUF_SIZE_MAX + SC_ABI_LINE;
-			break;
-		}
-		child_log_lines = 0;
-		assert_int_equal(sc_seg_create(&bad, &seg), -EINVAL);
-		assert_int_equal(child_log_lines, 1);
-		assert_null(seg);
-	}
-}
-
 static void create_too_large(struct child *self, void *arg)
 {
 	struct rlimit limit = { 4096, RLIM_INFINITY };
@@ -2036,7 +1986,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names_both_uids), /* before others meet files of another user */
 		cmocka_unit_test(test_create),
-		cmocka_unit_test(test_impossible_geometry),
 		cmocka_unit_test(test_umask),
 		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_two_endpoints),
