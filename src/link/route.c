@@ -2,9 +2,9 @@
 /*
  * route.c: decides which way an operation goes. It has no state; no thread, process or death matters.
  *
- * The peer does each atomic operation, because CMA cannot, and each put and get where this process may not touch the
- * peer's memory. For the others sc_route() tries the ways in the order of enum sc_way. A message that no other way takes
- * goes by rendezvous.
+ * The peer does each put and get where this process may not touch the peer's memory. For the others sc_route() tries the
+ * ways in the order of enum sc_way. A message that no other way takes goes by rendezvous. No caller asks for the way of
+ * an atomic operation: the peer does each, because CMA cannot.
  */
 #include "link/route.h"
 
@@ -116,7 +116,7 @@ enum sc_way sc_route(enum sc_route_op op, size_t size, uint32_t facts, const str
 
 	if (op == SC_ROUTE_MESSAGE)
 		return way_of_message(size, facts, costs);
-	if (op == SC_ROUTE_ATOMIC || !(facts & SC_FACT_DIRECT))
+	if (!(facts & SC_FACT_DIRECT))
 		return SC_WAY_TARGET;
 	if (is_delegated(put, size, facts, costs))
 		return SC_WAY_DELEGATED;

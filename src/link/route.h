@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum sc_route_op { SC_ROUTE_GET, SC_ROUTE_PUT, SC_ROUTE_ATOMIC, SC_ROUTE_MESSAGE };
+enum sc_route_op { SC_ROUTE_GET, SC_ROUTE_PUT, SC_ROUTE_MESSAGE };
 
 enum sc_way {
 	SC_WAY_DELEGATED,   /* the peer does it when it polls, or else this process */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_route: which way a put, a get, an atomic operation or a message goes, by facts alone: each threshold on both sides, each fact
+ * test_route: which way a put, a get or a message goes, by facts alone: each threshold on both sides, each fact
  * taken away from a set that suffices, the costs of copies.
  */
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include "link/route.h"
 
-enum { PUT = SC_ROUTE_PUT, GET = SC_ROUTE_GET, ATOMIC = SC_ROUTE_ATOMIC, MESSAGE = SC_ROUTE_MESSAGE };
+enum { PUT = SC_ROUTE_PUT, GET = SC_ROUTE_GET, MESSAGE = SC_ROUTE_MESSAGE };
 enum {
 	DELEGATED = SC_WAY_DELEGATED,
 	COOPERATIVE = SC_WAY_COOPERATIVE,
@@ -91,8 +91,6 @@ static void test_thresholds(void **state)
 		/* by the target, whatever else is known */
 		{ PUT, 8, ALL & ~SC_FACT_DIRECT, { 0, 0 }, TARGET },
 		{ GET, MIB, ALL & ~SC_FACT_DIRECT, { 0, 0 }, TARGET },
-		{ ATOMIC, 8, ALL | SC_FACT_STREAM, { 0, 0 }, TARGET },
-		{ ATOMIC, 0, 0, { 0, 0 }, TARGET },
 	};
 
 	(void)state;
