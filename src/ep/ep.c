@@ -273,7 +273,8 @@ void sc_ep_destroy(struct sc_ep *ep)
 	}
 	sc_rma_fini(ep);
 	sc_target_fini(ep);
-	sc_recv_fini(ep);
+	sc_transfer_fini(ep);
+	sc_waiting_fini(ep);
 	sc_peers_close(ep);
 	sc_txop_fini(ep);
 	sc_regs_leave(ep);

@@ -24,7 +24,6 @@
 #include "link/review.h"
 #include "link/rxq.h"
 #include "msg/rxop.h"
-#include "msg/transfer.h"
 #include "msg/waiting.h"
 
 /* Returns the endpoint that reports a receive that no message ends. NULL: no endpoint has the shared queue. */
@@ -176,15 +175,6 @@ static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return 0;
 }
 
-static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
-{
-	if (recv->flags & SC_RECV_CLAIM)
-		return recv_claimed(rxq, recv);
-	if (recv->flags & SC_RECV_MULTI)
-		return recv_multi(rxq, recv);
-	return -EINVAL;
-}
-
 /* Posts any receive but a peek, on any way but the short one. */
 static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
@@ -192,8 +182,12 @@ static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 	struct sc_rx_op *op;
 	int ret;
 
-	if (recv->flags & (SC_RECV_MULTI | SC_RECV_CLAIM | SC_RECV_DISCARD))
-		return recv_special(rxq, recv);
+	if (recv->flags & SC_RECV_CLAIM)
+		return recv_claimed(rxq, recv);
+	if (recv->flags & SC_RECV_MULTI)
+		return recv_multi(rxq, recv);
+	if (recv->flags & SC_RECV_DISCARD)
+		return -EINVAL;
 	op = sc_rxop_open(rxq, recv);
 	if (!op)
 		return -EAGAIN;
@@ -321,10 +315,4 @@ void sc_recv_end_peer(struct sc_peer *peer, int error)
 		return; /* other peers of this source can still send */
 	end_directed(rxq, &rxq->tagged, peer->source, error);
 	end_directed(rxq, &rxq->plain, peer->source, error);
-}
-
-void sc_recv_fini(struct sc_ep *ep)
-{
-	sc_transfer_fini(ep);
-	sc_waiting_fini(ep);
 }

@@ -13,7 +13,4 @@ void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct
 /* Ends receives that are directed to a lost peer with `error` (negative errno), if it was the last of its source. */
 void sc_recv_end_peer(struct sc_peer *peer, int error);
 
-/* The endpoint closes: ends transfers as sc_transfer_fini() says, and frees the waiting messages. */
-void sc_recv_fini(struct sc_ep *ep);
-
 #endif
