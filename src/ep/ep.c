@@ -307,7 +307,7 @@ static int end_lost(struct sc_ep *ep)
 
 	sc_peers_meet(ep->rxq);
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ENDING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_ENDING]);
 		bool over;
 
 		sc_txop_end_peer(peer, peer->error);
@@ -317,8 +317,8 @@ static int end_lost(struct sc_ep *ep)
 			continue; /* the peer still copies our memory: the next poll tries again */
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
-		sc_list_remove(&peer->ending);
-		sc_list_remove(&peer->reply.listed);
+		sc_list_remove(&peer->work[SC_WORK_ENDING]);
+		sc_list_remove(&peer->work[SC_WORK_REPLYING]);
 		sc_peer_part(peer);
 		sc_peer_reconsider(peer);
 		ended++;

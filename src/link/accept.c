@@ -207,7 +207,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 		return true;
 	}
 	if (peer->link == SC_LINK_DOWN) { /* nothing has been sent to it; it is let in only to be read */
-		sc_list_remove(&peer->ending);
+		sc_list_remove(&peer->work[SC_WORK_ENDING]);
 		peer->error = -ECONNRESET;
 	} else {
 		sc_source_meet(peer);

@@ -219,7 +219,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], sc_peer_ticket(peer) | SC_ABI_PUBLISHED);
 	(void)SC_FAULT("connect.published");
 	sc_peer_bump(peer->seg, SC_ABI_CAME);
-	sc_ep_begin(peer->ep, SC_WORK_UNANSWERED, &peer->unanswered);
+	sc_peer_begin(peer, SC_WORK_UNANSWERED);
 	return 0;
 
 failed:

@@ -118,7 +118,8 @@ static void pass(struct sc_ep *ep)
 void sc_forget(struct sc_ep *ep)
 {
 	while (!sc_list_empty(&ep->work[SC_WORK_DOUBTED]))
-		sc_peer_settle(sc_list_entry(ep->work[SC_WORK_DOUBTED].next, struct sc_peer, doubted));
+		sc_peer_settle(sc_list_entry(ep->work[SC_WORK_DOUBTED].next, struct sc_peer,
+					     work[SC_WORK_DOUBTED]));
 	if (ep->leaving_fresh > ep->leaving_step)
 		pass(ep);
 }

@@ -234,26 +234,18 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->order.turns);
 	sc_list_init(&peer->bounce.borrower);
 	sc_list_init(&peer->reply.waiting);
-	sc_list_init(&peer->reply.listed);
 	sc_list_init(&peer->rma.queued);
 	sc_list_init(&peer->rma.waiting);
-	sc_list_init(&peer->rma.listed);
-	sc_list_init(&peer->delegate.listed);
 	sc_list_init(&peer->batch.ops);
-	sc_list_init(&peer->batch.listed);
 	sc_list_init(&peer->assist.ops);
-	sc_list_init(&peer->assist.listed);
 	sc_list_init(&peer->assist.xfer.of_ep);
 	sc_list_init(&peer->target.ops);
-	sc_list_init(&peer->target.listed);
 	sc_list_init(&peer->recv.transfers);
 	sc_list_init(&peer->recv.copying);
-	sc_list_init(&peer->recv.listed);
 	sc_list_init(&peer->recv.waiting);
 	sc_list_init(&peer->recv.fenced);
-	sc_list_init(&peer->ending);
-	sc_list_init(&peer->unanswered);
-	sc_list_init(&peer->doubted);
+	for (int work = 0; work < SC_WORK_COUNT; work++)
+		sc_list_init(&peer->work[work]);
 }
 
 int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **found)
@@ -322,7 +314,7 @@ void sc_peer_free(struct sc_peer *peer)
 	sc_peer_table_remove(peer);
 	sc_list_remove(&peer->all);
 	sc_list_remove(&peer->of_source);
-	sc_list_remove(&peer->doubted);
+	sc_list_remove(&peer->work[SC_WORK_DOUBTED]);
 	if (peer->source->lost == peer)
 		peer->source->lost = NULL;
 	if (sc_list_empty(&peer->source->peers))
@@ -383,7 +375,7 @@ void sc_peer_take_loans_back(struct sc_peer *peer)
 void sc_peer_end_link(struct sc_peer *peer, int error)
 {
 	sc_peer_set_link(peer, SC_LINK_DOWN);
-	sc_list_remove(&peer->unanswered);
+	sc_list_remove(&peer->work[SC_WORK_UNANSWERED]);
 	sc_list_remove(&peer->bounce.borrower);
 	peer->error = error;
 	peer->tx.at.lines = NULL;
@@ -401,7 +393,7 @@ void sc_peer_end_link(struct sc_peer *peer, int error)
 
 bool sc_peer_is_parted(const struct sc_peer *peer)
 {
-	return sc_list_empty(&peer->ending) && !sc_peer_is_heard(peer) && !peer->seg;
+	return sc_list_empty(&peer->work[SC_WORK_ENDING]) && !sc_peer_is_heard(peer) && !peer->seg;
 }
 
 /* Tells whether anything of the peer is in a list, or under way. */
@@ -409,16 +401,17 @@ static bool is_busy(const struct sc_peer *peer)
 {
 	/* clang-format off */
 	const struct sc_list *const lists[] = {
-		&peer->ops, &peer->order.turns, &peer->reply.listed, &peer->bounce.borrower, &peer->hold.of_ep,
-		&peer->rma.queued, &peer->rma.waiting, &peer->rma.listed, &peer->batch.ops, &peer->batch.listed,
-		&peer->delegate.listed, &peer->assist.ops, &peer->assist.listed,
-		&peer->assist.xfer.of_ep, &peer->target.ops, &peer->target.listed, &peer->recv.transfers,
-		&peer->recv.copying, &peer->recv.listed, &peer->recv.fenced, &peer->unanswered, &peer->ending,
+		&peer->ops, &peer->order.turns, &peer->bounce.borrower, &peer->hold.of_ep, &peer->rma.queued,
+		&peer->rma.waiting, &peer->batch.ops, &peer->assist.ops, &peer->assist.xfer.of_ep, &peer->target.ops,
+		&peer->recv.transfers, &peer->recv.copying, &peer->recv.fenced,
 	};
 	/* clang-format on */
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		if (!sc_list_empty(lists[i]))
+			return true;
+	for (int work = 0; work < SC_WORK_COUNT; work++)
+		if (work != SC_WORK_DOUBTED && !sc_list_empty(&peer->work[work]))
 			return true;
 	return peer->recv.arriving || peer->recv.arriving_op || peer->rma.pending;
 }
@@ -451,16 +444,14 @@ void sc_peer_keep(struct sc_peer *peer)
 
 void sc_peer_reconsider(struct sc_peer *peer)
 {
-	struct sc_ep *ep = peer->ep;
-
-	sc_ep_begin(ep, SC_WORK_DOUBTED, &peer->doubted);
+	sc_peer_begin(peer, SC_WORK_DOUBTED);
 }
 
 void sc_peer_settle(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 
-	sc_list_remove(&peer->doubted);
+	sc_list_remove(&peer->work[SC_WORK_DOUBTED]);
 	if (sc_peer_is_free(peer)) {
 		move(peer, &ep->leaving);
 		ep->leaving_fresh++;
@@ -476,7 +467,8 @@ void sc_peer_renew(struct sc_peer *peer)
 	assert(sc_peer_is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->order.turns) &&
 	       !peer->rma.pending && sc_list_empty(&peer->target.ops) &&
 	       sc_list_empty(&peer->assist.xfer.of_ep) && sc_list_empty(&peer->recv.transfers) &&
-	       sc_list_empty(&peer->reply.listed) && !peer->recv.arriving && !peer->recv.arriving_op);
+	       sc_list_empty(&peer->work[SC_WORK_REPLYING]) && !peer->recv.arriving &&
+	       !peer->recv.arriving_op);
 	/* a closed peer reads no more, even if it could not say so */
 	sc_peer_take_loans_back(peer);
 	sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
@@ -490,7 +482,7 @@ void sc_peer_renew(struct sc_peer *peer)
 	peer->next = last.next;
 	peer->all = last.all;
 	peer->present = last.present;
-	peer->doubted = last.doubted;
+	peer->work[SC_WORK_DOUBTED] = last.work[SC_WORK_DOUBTED];
 	peer->of_source = last.of_source;
 	peer->dev = last.dev;
 	peer->ino = last.ino;
@@ -567,14 +559,12 @@ static void end_feed(struct sc_peer *peer, int error)
 
 void sc_peer_lose(struct sc_peer *peer, int error)
 {
-	struct sc_ep *ep = peer->ep;
-
 	/* before other messages use the buffers that it copies from */
 	if (peer->delegate.rescue)
 		sc_rescue_quit(peer->delegate.rescue);
 	if (sc_peer_is_heard(peer))
 		end_feed(peer, error);
-	sc_ep_begin(ep, SC_WORK_ENDING, &peer->ending);
+	sc_peer_begin(peer, SC_WORK_ENDING);
 	/* for a vanished peer only now: its messages could be received until here */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);

@@ -48,7 +48,7 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
 	sc_list_append(&peer->reply.waiting, &reply->of_peer);
-	sc_ep_begin(peer->ep, SC_WORK_REPLYING, &peer->reply.listed);
+	sc_peer_begin(peer, SC_WORK_REPLYING);
 	peer->reply.count++;
 }
 
@@ -57,7 +57,7 @@ int sc_replies_progress(struct sc_ep *ep)
 	int written = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_REPLYING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, reply.listed);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_REPLYING]);
 
 		while (!sc_list_empty(&peer->reply.waiting)) {
 			struct sc_reply *reply =
@@ -71,7 +71,7 @@ int sc_replies_progress(struct sc_ep *ep)
 			written++;
 		}
 		if (sc_list_empty(&peer->reply.waiting))
-			sc_list_remove(&peer->reply.listed);
+			sc_list_remove(&peer->work[SC_WORK_REPLYING]);
 	}
 	return written;
 }

@@ -223,7 +223,7 @@ static int review_answer(struct sc_peer *peer)
 		return 1;
 	}
 	if (how != SC_ABI_PENDING)
-		sc_list_remove(&peer->unanswered);
+		sc_list_remove(&peer->work[SC_WORK_UNANSWERED]);
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
 		return 0;
 	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
@@ -347,11 +347,12 @@ int sc_peers_hear(struct sc_ep *ep)
 
 int sc_peers_ask(struct sc_ep *ep)
 {
-	struct sc_peer *peer = sc_list_entry(ep->work[SC_WORK_UNANSWERED].next, struct sc_peer, unanswered);
+	struct sc_peer *peer =
+		sc_list_entry(ep->work[SC_WORK_UNANSWERED].next, struct sc_peer, work[SC_WORK_UNANSWERED]);
 
 	/* to the end: the next call asks another peer */
-	sc_list_remove(&peer->unanswered);
-	sc_list_append(&ep->work[SC_WORK_UNANSWERED], &peer->unanswered);
+	sc_list_remove(&peer->work[SC_WORK_UNANSWERED]);
+	sc_list_append(&ep->work[SC_WORK_UNANSWERED], &peer->work[SC_WORK_UNANSWERED]);
 	return review_link(peer); /* it may also have closed without ever seeing us */
 }
 

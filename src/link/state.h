@@ -117,9 +117,25 @@ struct sc_hold {
 	struct sc_list of_ep; /* sc_ep.holding: `bufs` has some */
 };
 
+/* The kinds of work that polls continue, in the order of a poll. Each has a list in struct sc_ep, of these: */
+enum sc_work {
+	SC_WORK_UNANSWERED, /* sc_peer: connected, not accepted yet */
+	SC_WORK_PULLING,    /* sc_peer: `recv.copying` has some: payload is copied by CMA */
+	SC_WORK_REPLYING,   /* sc_peer: `reply.waiting` has some, or had */
+	SC_WORK_PUSHING,    /* sc_tx_op: payload is sent in pieces */
+	SC_WORK_JOINED,	    /* sc_xfer: copies of peers that this side has joined */
+	SC_WORK_DELEGATED,  /* sc_peer: has delegated puts and gets */
+	SC_WORK_BATCHING,   /* sc_peer: `batch.ops` has some: put off */
+	SC_WORK_RMA_BUSY,   /* sc_peer: `rma.queued` has some: records to write */
+	SC_WORK_SERVING,    /* sc_peer: `target.ops` has some: not answered yet */
+	SC_WORK_ASKING,	    /* sc_peer: `assist.ops` has some: it assists, or will be asked next */
+	SC_WORK_ENDING,	    /* sc_peer: lost; its operations have to end */
+	SC_WORK_DOUBTED,    /* sc_peer: may have to move to another list of peers, see forget.c */
+	SC_WORK_COUNT
+};
+
 /*
- * The parts of struct sc_peer, by use. The files named in the comment of a part write it. `listed` is the peer's entry
- * in the list of work of that kind, see enum sc_work.
+ * The parts of struct sc_peer, by use. The files named in the comment of a part write it.
  */
 
 /* bounce.c, record.c: our buffers that the peer reads. */
@@ -148,7 +164,6 @@ struct sc_peer_order {
 /* reply.c: answers to the peer. */
 struct sc_peer_reply {
 	struct sc_list waiting; /* sc_reply: answers that found the ring full */
-	struct sc_list listed;	/* SC_WORK_REPLYING: `waiting` has some, or had */
 	uint32_t count;
 };
 
@@ -161,7 +176,6 @@ struct sc_peer_rma {
 	uint32_t pending;	/* operations in these lists, and of batch, delegate and assist */
 	uint32_t undone; /* puts and gets of `queued` and `waiting`: this process does no later one */
 	uint32_t hazard_count;	       /* in the high bits of hazard words */
-	struct sc_list listed;	       /* SC_WORK_RMA_BUSY: `queued` has some */
 	struct sc_reg_use unreachable; /* the last one that CMA did not reach all of; tag 0: none */
 	struct sc_burst burst;	       /* puts and gets */
 	struct sc_burst unanswered;    /* atomics without an answer */
@@ -171,8 +185,7 @@ struct sc_peer_rma {
 
 /* direct.c: our one-sided operations that are put off, and copied in one system call. */
 struct sc_peer_batch {
-	struct sc_list ops;    /* sc_rma_op.of_peer: oldest first */
-	struct sc_list listed; /* SC_WORK_BATCHING: `ops` has some */
+	struct sc_list ops; /* sc_rma_op.of_peer: oldest first */
 	size_t bytes;
 	uint32_t count;
 };
@@ -196,7 +209,6 @@ struct sc_delegated {
 /* delegate.c: our one-sided operations that the peer may do. */
 struct sc_peer_delegate {
 	struct sc_delegated *open; /* SC_ABI_DELEGATED of them, by number; NULL: nothing delegated yet */
-	struct sc_list listed; /* SC_WORK_DELEGATED: some are open */
 	bool plain;	       /* `open` is there, and no order binds puts to this peer; */
 	bool injects;	       /* and injected ones may be delegated to it */
 	uint32_t first, end;   /* their numbers: from `first`, before `end` */
@@ -234,8 +246,7 @@ struct sc_peer_taker {
 
 /* target.c: the peer's requests. */
 struct sc_peer_target {
-	struct sc_list ops;    /* sc_target_op.of_peer: not answered yet, oldest first */
-	struct sc_list listed; /* SC_WORK_SERVING: `ops` has some */
+	struct sc_list ops; /* sc_target_op.of_peer: not answered yet, oldest first */
 	uint32_t count;
 	struct { /* the current put, if it has several records */
 		sc_abi_op op;
@@ -249,7 +260,6 @@ struct sc_peer_target {
 /* assist.c: large puts and gets that both sides copy. */
 struct sc_peer_assist {
 	struct sc_list ops;    /* sc_rma_op.of_peer: ours; the peer assists with the oldest */
-	struct sc_list listed; /* SC_WORK_ASKING: `ops` has some */
 	struct sc_xfer xfer;   /* the last copy that the peer has shared */
 	struct iovec there;    /* the peer's memory */
 };
@@ -270,7 +280,6 @@ struct sc_peer_xfer {
 struct sc_peer_recv {
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
 	struct sc_list copying;	  /* sc_rx_op.pulling: copied by CMA, oldest first */
-	struct sc_list listed;	  /* SC_WORK_PULLING: `copying` has some */
 	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */
 	uint64_t units_held;	  /* of the messages that wait */
 	uint32_t lent;		  /* bytes read in the peer's buffers since the last publish */
@@ -338,9 +347,8 @@ struct sc_peer {
 	bool full;     /* one side had no free slot; the other can try again */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
-	struct sc_list doubted;	   /* SC_WORK_DOUBTED */
-	struct sc_list ending;	   /* SC_WORK_ENDING: pending operations have to fail */
-	struct sc_list unanswered; /* SC_WORK_UNANSWERED: connected, not accepted yet */
+	struct sc_list
+		work[SC_WORK_COUNT]; /* entries in the lists of sc_ep.work whose entries are peers */
 	dev_t dev;		   /* the file of the last segment; 0: none */
 	ino_t ino;
 	char address[SC_ADDR_SIZE];
@@ -548,23 +556,6 @@ struct sc_rx_msg {
 	};
 };
 
-/* The kinds of work that polls continue, in the order of a poll. Each has a list in struct sc_ep, of these: */
-enum sc_work {
-	SC_WORK_UNANSWERED, /* sc_peer: connected, not accepted yet */
-	SC_WORK_PULLING,    /* sc_peer: payload is copied by CMA */
-	SC_WORK_REPLYING,   /* sc_peer: answers that found the ring full */
-	SC_WORK_PUSHING,    /* sc_tx_op: payload is sent in pieces */
-	SC_WORK_JOINED,	    /* sc_xfer: copies of peers that this side has joined */
-	SC_WORK_DELEGATED,  /* sc_peer: has delegated puts and gets */
-	SC_WORK_BATCHING,   /* sc_peer: has puts and gets that are put off */
-	SC_WORK_RMA_BUSY,   /* sc_peer: one-sided operations with records to write */
-	SC_WORK_SERVING,    /* sc_peer: its requests are not answered yet */
-	SC_WORK_ASKING,	    /* sc_peer: assists with a put or get, or will be asked next */
-	SC_WORK_ENDING,	    /* sc_peer: lost; its operations have to end */
-	SC_WORK_DOUBTED,    /* sc_peer: may have to move to another list of peers, see forget.c */
-	SC_WORK_COUNT
-};
-
 struct sc_ep {
 	struct sc_config config;
 	struct sc_comp_ring *tx_cq, *rx_cq;
@@ -658,6 +649,12 @@ static inline void sc_ep_begin(struct sc_ep *ep, enum sc_work work, struct sc_li
 		sc_list_append(&ep->work[work], entry);
 	ep->due |= 1u << work;
 	ep->idle = false;
+}
+
+/* The same for work whose entry is the peer. */
+static inline void sc_peer_begin(struct sc_peer *peer, enum sc_work work)
+{
+	sc_ep_begin(peer->ep, work, &peer->work[work]);
 }
 
 /* Tells whether an operation that is delegated to the peer has not ended, as far as is known. */

@@ -52,7 +52,7 @@ static void copying_end(struct sc_rx_op *op)
 	sc_xfer_leave(op->peer, &op->share);
 	sc_list_remove(&op->pulling);
 	if (sc_list_empty(&op->peer->recv.copying))
-		sc_list_remove(&op->peer->recv.listed);
+		sc_list_remove(&op->peer->work[SC_WORK_PULLING]);
 }
 
 /* Removes an operation from all lists. Returns SC_COMP_MULTI_DONE for the last one of a multi-receive buffer. */
@@ -357,7 +357,7 @@ static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 	struct sc_cma_parts parts;
 	int ended = 0;
 
-	if (!sc_list_empty(&peer->ending))
+	if (!sc_list_empty(&peer->work[SC_WORK_ENDING]))
 		return 0; /* lost: its operations are about to end */
 	sc_cma_parts_init(&parts);
 	share_ahead(ep, peer);
@@ -380,7 +380,7 @@ static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 			share_end(ep, op);
 			ended++;
 		}
-		if (!sc_list_empty(&peer->ending))
+		if (!sc_list_empty(&peer->work[SC_WORK_ENDING]))
 			return ended; /* lost in the meantime */
 	}
 	if (parts.count)
@@ -411,7 +411,7 @@ void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 			receiver_faulted(ep, op);
 		return;
 	}
-	sc_ep_begin(ep, SC_WORK_PULLING, &peer->recv.listed);
+	sc_peer_begin(peer, SC_WORK_PULLING);
 	sc_list_append(&peer->recv.copying, &op->pulling);
 	sc_rxop_set_state(op, SC_RX_COPYING);
 	if (!op->unshared)
@@ -427,7 +427,7 @@ int sc_transfer_progress(struct sc_ep *ep)
 	int steps = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_PULLING])
-		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, recv.listed));
+		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, work[SC_WORK_PULLING]));
 	return steps;
 }
 

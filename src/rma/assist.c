@@ -157,7 +157,7 @@ int sc_assist_settle_slow(struct sc_peer *peer)
 		if (ret < 0)
 			return ret;
 	}
-	sc_list_remove(&peer->assist.listed);
+	sc_list_remove(&peer->work[SC_WORK_ASKING]);
 	return 0;
 }
 
@@ -174,7 +174,7 @@ int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma)
 	peer->rma.pending++;
 	if (!first)
 		return 0;
-	sc_ep_begin(peer->ep, SC_WORK_ASKING, &peer->assist.listed);
+	sc_peer_begin(peer, SC_WORK_ASKING);
 	(void)sc_assist_settle_slow(peer); /* a later poll does the rest, or it ends with the peer */
 	return 0;
 }
@@ -194,7 +194,7 @@ static bool ours_progress(struct sc_peer *peer)
 	while (!ret && peer->link != SC_LINK_DOWN && !sc_list_empty(&peer->assist.ops))
 		ret = go_on(oldest(peer));
 	if (sc_list_empty(&peer->assist.ops)) {
-		sc_list_remove(&peer->assist.listed);
+		sc_list_remove(&peer->work[SC_WORK_ASKING]);
 		return true;
 	}
 	return ret > 0;
@@ -223,7 +223,7 @@ void sc_assist_fini(struct sc_ep *ep)
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: the operations are its parent's */
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ASKING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, assist.listed);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_ASKING]);
 
 		if (peer->link == SC_LINK_UP)
 			finish(peer);
@@ -264,7 +264,7 @@ int sc_assist_progress(struct sc_ep *ep)
 	int steps = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ASKING])
-		steps += ours_progress(sc_list_entry(entry, struct sc_peer, assist.listed));
+		steps += ours_progress(sc_list_entry(entry, struct sc_peer, work[SC_WORK_ASKING]));
 	return steps;
 }
 
@@ -275,6 +275,6 @@ bool sc_assist_end_peer(struct sc_peer *peer, int error)
 		return false;
 	while (!sc_list_empty(&peer->assist.ops))
 		op_end(oldest(peer), error);
-	sc_list_remove(&peer->assist.listed);
+	sc_list_remove(&peer->work[SC_WORK_ASKING]);
 	return true;
 }

@@ -181,7 +181,7 @@ static void hold(struct sc_peer *peer)
 
 	peer->tx.held = none ? UINT64_MAX : sc_delegated_oldest(peer)->at;
 	if (none)
-		sc_list_remove(&peer->delegate.listed);
+		sc_list_remove(&peer->work[SC_WORK_DELEGATED]);
 }
 
 /* ---- what the peer has done ------------------------------------------------------------------ */
@@ -367,7 +367,7 @@ static inline __attribute__((always_inline)) void post_record(struct sc_peer *pe
 	peer->rma.pending++;
 	peer->ep->counters.rma_delegated++;
 	if (first) {
-		sc_ep_begin(peer->ep, SC_WORK_DELEGATED, &delegate->listed);
+		sc_peer_begin(peer, SC_WORK_DELEGATED);
 		delegate->polls = 0;
 		hold(peer);
 	} else if (!record->bounced) {
@@ -626,7 +626,7 @@ void sc_delegate_end_peer(struct sc_peer *peer, int error)
 	for (; sc_peer_has_delegated(peer); delegate->first++)
 		sc_delegated_end(peer, error);
 	delegate->ours = delegate->end;
-	sc_list_remove(&delegate->listed);
+	sc_list_remove(&peer->work[SC_WORK_DELEGATED]);
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -670,7 +670,7 @@ int sc_delegate_progress(struct sc_ep *ep)
 	int ended = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED])
-		ended += peer_progress(sc_list_entry(entry, struct sc_peer, delegate.listed));
+		ended += peer_progress(sc_list_entry(entry, struct sc_peer, work[SC_WORK_DELEGATED]));
 	return ended;
 }
 
@@ -679,7 +679,7 @@ void sc_delegate_fini(struct sc_ep *ep)
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: the operations are its parent's */
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, delegate.listed);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_DELEGATED]);
 
 		sc_rescue_quit(peer->delegate.rescue);
 		if (peer->link == SC_LINK_UP)

@@ -590,7 +590,7 @@ int sc_direct_settle_slow(struct sc_peer *peer)
 		if (ret)
 			return ret;
 	}
-	sc_list_remove(&peer->batch.listed);
+	sc_list_remove(&peer->work[SC_WORK_BATCHING]);
 	return 0;
 }
 
@@ -602,7 +602,7 @@ int sc_direct_put_off(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 	op = sc_rmaop_get(peer, write ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
-	sc_ep_begin(peer->ep, SC_WORK_BATCHING, &peer->batch.listed);
+	sc_peer_begin(peer, SC_WORK_BATCHING);
 	sc_list_append(&peer->batch.ops, &op->of_peer);
 	peer->rma.pending++;
 	peer->batch.bytes += size;
@@ -618,7 +618,7 @@ int sc_direct_progress(struct sc_ep *ep)
 	int done = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_BATCHING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, batch.listed);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_BATCHING]);
 		uint32_t before = peer->rma.pending;
 
 		if (peer->link != SC_LINK_DOWN)

@@ -68,7 +68,7 @@ void sc_request_queue(struct sc_rma_op *op)
 	if (peer->rma.queued.next == &op->of_peer)
 		(void)advance(peer);
 	if (!sc_list_empty(&peer->rma.queued))
-		sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma.listed);
+		sc_peer_begin(peer, SC_WORK_RMA_BUSY);
 }
 
 void sc_request_note(struct sc_rma_op *op)
@@ -398,11 +398,11 @@ int sc_request_progress(struct sc_ep *ep)
 	int written = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_RMA_BUSY]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, rma.listed);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_RMA_BUSY]);
 
 		written += advance(peer);
 		if (sc_list_empty(&peer->rma.queued))
-			sc_list_remove(&peer->rma.listed);
+			sc_list_remove(&peer->work[SC_WORK_RMA_BUSY]);
 	}
 	return written;
 }
@@ -432,7 +432,7 @@ static void put_near(struct sc_rma_op *op)
 	       sc_list_entry(behind->next, struct sc_rma_op, of_peer)->again)
 		behind = behind->next;
 	sc_list_prepend(behind, &op->of_peer);
-	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma.listed);
+	sc_peer_begin(peer, SC_WORK_RMA_BUSY);
 }
 
 /* Counts an answer. The operation ends if all is written and answered, or if it has failed. */

@@ -500,12 +500,12 @@ bool sc_rma_end_peer(struct sc_peer *peer, int error)
 		return false;
 	sc_delegate_end_peer(peer, error);
 	end_list(&peer->batch.ops, error);
-	sc_list_remove(&peer->batch.listed);
+	sc_list_remove(&peer->work[SC_WORK_BATCHING]);
 	peer->batch.count = 0;
 	peer->batch.bytes = 0;
 	end_list(&peer->rma.waiting, error);
 	end_list(&peer->rma.queued, error);
-	sc_list_remove(&peer->rma.listed);
+	sc_list_remove(&peer->work[SC_WORK_RMA_BUSY]);
 	peer->rma.requests = peer->rma.gets = peer->rma.fars = peer->rma.undone = 0;
 	return over;
 }

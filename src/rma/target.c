@@ -90,7 +90,7 @@ static int defer(struct sc_peer *peer, struct sc_target_op **deferred, const cha
 	op->use.tag = 0;
 	op->segment_count = 0;
 	sc_list_append(&peer->target.ops, &op->of_peer);
-	sc_ep_begin(peer->ep, SC_WORK_SERVING, &peer->target.listed);
+	sc_peer_begin(peer, SC_WORK_SERVING);
 	peer->target.count++;
 	*deferred = op;
 	return 0;
@@ -504,7 +504,7 @@ static int serve_some(struct sc_peer *peer)
 		serve_end(peer, op);
 	}
 	if (sc_list_empty(&peer->target.ops))
-		sc_list_remove(&peer->target.listed);
+		sc_list_remove(&peer->work[SC_WORK_SERVING]);
 	return steps;
 }
 
@@ -513,7 +513,7 @@ int sc_target_progress(struct sc_ep *ep)
 	int steps = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_SERVING])
-		steps += serve_some(sc_list_entry(entry, struct sc_peer, target.listed));
+		steps += serve_some(sc_list_entry(entry, struct sc_peer, work[SC_WORK_SERVING]));
 	return steps;
 }
 
@@ -592,7 +592,7 @@ void sc_target_end_peer(struct sc_peer *peer)
 {
 	while (!sc_list_empty(&peer->target.ops))
 		serve_end(peer, sc_list_entry(peer->target.ops.next, struct sc_target_op, of_peer));
-	sc_list_remove(&peer->target.listed);
+	sc_list_remove(&peer->work[SC_WORK_SERVING]);
 }
 
 void sc_target_fini(struct sc_ep *ep)

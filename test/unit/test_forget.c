@@ -380,26 +380,26 @@ static void test_under_way(void **state)
 		struct sc_list *const lists[] = {
 			&peer->ops,
 			&peer->order.turns,
-			&peer->reply.listed,
+			&peer->work[SC_WORK_REPLYING],
 			&peer->bounce.borrower,
 			&peer->hold.of_ep,
 			&peer->rma.queued,
 			&peer->rma.waiting,
-			&peer->rma.listed,
+			&peer->work[SC_WORK_RMA_BUSY],
 			&peer->batch.ops,
-			&peer->batch.listed,
-			&peer->delegate.listed,
+			&peer->work[SC_WORK_BATCHING],
+			&peer->work[SC_WORK_DELEGATED],
 			&peer->assist.ops,
-			&peer->assist.listed,
+			&peer->work[SC_WORK_ASKING],
 			&peer->assist.xfer.of_ep,
 			&peer->target.ops,
-			&peer->target.listed,
+			&peer->work[SC_WORK_SERVING],
 			&peer->recv.transfers,
 			&peer->recv.copying,
-			&peer->recv.listed,
+			&peer->work[SC_WORK_PULLING],
 			&peer->recv.fenced,
-			&peer->unanswered,
-			&peer->ending,
+			&peer->work[SC_WORK_UNANSWERED],
+			&peer->work[SC_WORK_ENDING],
 			&peer->recv.waiting,
 		};
 
@@ -451,7 +451,7 @@ static void test_asked_for_again(void **state)
 	assert_int_equal(host.ep->leaving_fresh, 1);
 	assert_int_equal(sc_peer_get(host.ep, nobody[0], &peer), 0);
 	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED), -ECONNREFUSED);
-	assert_false(sc_list_empty(&peer->ending));
+	assert_false(sc_list_empty(&peer->work[SC_WORK_ENDING]));
 	assert_false(peer->present);
 	while (host.ep->leaving_fresh) { /* until there is a pass */
 		struct sc_peer *second;

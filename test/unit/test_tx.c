@@ -1948,8 +1948,8 @@ static void test_lost_behind_answers(void **state)
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 1, SC_SEND_DELIVERY), 0);
 	assert_int_equal(end_send(&third, third.peer, from, 0, 1, SC_SEND_DELIVERY), 0);
 	(void)sc_ep_poll(ep);
-	peers[0] = sc_list_entry(answered->next, struct sc_peer, reply.listed);
-	peers[1] = sc_list_entry(answered->next->next, struct sc_peer, reply.listed);
+	peers[0] = sc_list_entry(answered->next, struct sc_peer, work[SC_WORK_REPLYING]);
+	peers[1] = sc_list_entry(answered->next->next, struct sc_peer, work[SC_WORK_REPLYING]);
 	assert_int_equal(peers[0]->reply.count + peers[1]->reply.count, 2);
 	/* all buffers are lent */
 	sc_loans_init(&elsewhere);
