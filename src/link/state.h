@@ -347,8 +347,7 @@ struct sc_peer {
 	bool full;     /* one side had no free slot; the other can try again */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
-	struct sc_list
-		work[SC_WORK_COUNT]; /* entries in the lists of sc_ep.work whose entries are peers */
+	struct sc_list work[SC_WORK_COUNT]; /* in those lists of sc_ep.work that have peers */
 	dev_t dev;		   /* the file of the last segment; 0: none */
 	ino_t ino;
 	char address[SC_ADDR_SIZE];

@@ -409,6 +409,16 @@ static void test_tried_once(void **state)
 }
 
 /* Puts to other memory, one of them `flags`, come after those of a target that does not poll, whatever their way. */
+/* -EAGAIN is no fault: the daemon's thread may just be doing a delegated put. */
+static void post_put(const struct iovec *iov, const struct sc_remote *remote)
+{
+	int ret;
+
+	while ((ret = post(iov, 1, remote, 1, SC_RMA_WRITE)) == -EAGAIN)
+		(void)sc_ep_poll(pair[0].ep);
+	assert_int_equal(ret, 0);
+}
+
 static void other_memory_behind(uint8_t *special, size_t size, int stream, uint32_t flags)
 {
 	struct iovec iov = { from, size }, early = { from, 5000 };
@@ -420,11 +430,11 @@ static void other_memory_behind(uint8_t *special, size_t size, int stream, uint3
 	memset(special, 0xa5, SPACE);
 	to_early = at(SPACE - 5000, 5000);
 	for (int i = 0; i < stream; i++)
-		assert_int_equal(post(&early, 1, &to_early, 1, SC_RMA_WRITE), 0);
+		post_put(&early, &to_early);
 	remote = of_target(size);
-	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	post_put(&iov, &remote);
 	remote = at(0, size);
-	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	post_put(&iov, &remote);
 	puts += !post(&iov, 1, &remote, 1, SC_RMA_WRITE | flags);
 	for (int polls = 0; polls < 1000; polls++)
 		(void)sc_ep_poll(pair[0].ep);
