@@ -6,10 +6,10 @@
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 
 status=0
-# lines "file macro name"; fault.h itself shows examples
-points=$(for file in $(ls src/*/*.[ch] | grep -v '^src/base/fault\.'); do
-	grep -oE 'SC_(FAULT|FAIL|TRY|TRY_PTR|CALL)\("[a-z_.]*"' "$file" | sed "s|^|$file |; s|(\"| |; s|\"\$||"
-done)
+sources=$(ls src/*/*.[ch] | grep -v '^src/base/fault\.') # fault.h shows examples
+# lines "file macro name"; the list is to be split
+# shellcheck disable=SC2086
+points=$(grep -oE 'SC_(FAULT|FAIL|TRY|TRY_PTR|CALL)\("[a-z_.]*"' $sources | sed 's|:| |; s|("| |; s|"$||')
 
 twice=$(echo "$points" | cut -d' ' -f3 | sort | uniq -d)
 if [ -n "$twice" ]; then
@@ -32,12 +32,15 @@ fi
 calls='open|openat|close|pipe2?|read|write|p(read|write)|f?stat|fstatat|f?statfs|access|readlink|linkat|unlink|fchmod'
 calls="$calls|fallocate|ftruncate|fcntl|p?poll|mmap|munmap|mprotect|madvise|kill|getrlimit|getrandom"
 calls="$calls|process_vm_(read|write)v|opendir|readdir|closedir|fopen|fclose|pthread_atfork|syscall"
-bare=$(for file in $(ls src/*/*.[ch] | grep -v '^src/base/fault\.'); do
-	# each statement in a line, without comments; what stands in a point is left out
-	sed 's|//.*||' "$file" | tr '\n\t' '  ' | sed -E 's|/\*([^*]\|\*[^/])*\*/||g; s/[;{}]/&\n/g' |
-		grep -vE 'SC_(TRY|TRY_PTR|CALL|FAIL)\(|SYS_gettid|ret = fallocate' |
-		grep -oE "(^|[^a-z_A-Z0-9.>])($calls)\(.*" | sed "s|^ *|$file: |"
-done)
+# each statement by itself, without comments; what stands in a point is left out
+# shellcheck disable=SC2086
+bare=$(perl -0777 -ne '
+	BEGIN { $calls = shift }
+	s|//.*||g; s|/\*.*?\*/||gs; s/\s+/ /g;
+	for (split /(?<=[;{}])/) {
+		next if /SC_(TRY|TRY_PTR|CALL|FAIL)\(|SYS_gettid|ret = fallocate/;
+		print "$ARGV: $1\n" if /(?<![a-zA-Z0-9_.>])((?:$calls)\(.*)/;
+	}' "$calls" $sources)
 if [ -n "$bare" ]; then
 	echo "system calls without points:"
 	echo "$bare"
