@@ -207,7 +207,7 @@ static void test_announcement(void **state)
 	struct sc_addr back;
 
 	(void)state;
-	sc_addr_service_file(SAMPLE + strlen("fi_shmcma://"), name);
+	sc_addr_service_file(&SAMPLE[strlen("fi_shmcma://")], name);
 	assert_int_equal(sc_addr_parse_announcement(name, &back), 0);
 	assert_same(&back, &sample);
 	name[strlen("shmcma.service-")] ^= 1; /* another user's */
