@@ -261,15 +261,15 @@ no_rxq:
 
 void sc_ep_destroy(struct sc_ep *ep)
 {
+	ep->closes = true;
 	sc_delegate_fini(ep);
 	sc_direct_fini(ep);
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
 	if (sc_seg_is_here(ep->seg)) {
-		/* the calls above have given space back for requests and notes */
-		(void)sc_request_progress(ep);
 		(void)sc_replies_progress(ep); /* answers to messages that were received */
+		(void)sc_request_progress(ep); /* notes of puts, and injected puts */
 	}
 	sc_rma_fini(ep);
 	sc_target_fini(ep);

@@ -113,10 +113,24 @@ static int renew(struct sc_peer *peer, uint32_t index)
 	return 0;
 }
 
-/* Attaches the peer's segment. After a claimant has departed, the name may be the next endpoint's. */
-static int attach(struct sc_peer *peer, uint64_t claim)
+/*
+ * Attaches the peer's segment. After a claimant has departed, the name may be the next endpoint's. -EAGAIN: it has departed
+ * meanwhile.
+ */
+static int attach(struct sc_peer *peer, uint32_t index, uint64_t claim)
 {
-	return (claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED ? -ECONNREFUSED : sc_peer_attach(peer);
+	bool attached = peer->seg;
+	int ret;
+
+	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED)
+		return -ECONNREFUSED;
+	ret = sc_peer_attach(peer);
+	/* P1': it departs before its name goes */
+	if (ret || attached || sc_load_acquire_64(&sc_seg_claims(peer->ep->seg)[index]) == claim)
+		return ret;
+	sc_watch_del(&peer->watch);
+	sc_peer_detach(peer);
+	return -EAGAIN;
 }
 
 /*
@@ -147,13 +161,13 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	ret = renew(peer, index);
 	if (ret)
 		return ret;
-	if (peer->feed != SC_FEED_NONE)
-		return -EALREADY;
 	if (is_of_last(peer, claim))
 		return -ESTALE;
+	if (peer->feed != SC_FEED_NONE)
+		return -EALREADY;
 	if (peer->link == SC_LINK_DOWN && !has_left(peer, claim))
 		return peer->error;
-	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer, claim);
+	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer, index, claim);
 	if (ret == -ECONNREFUSED) {
 		/* it has closed or died meanwhile; messages in our memory, and in its own, can still be delivered */
 		ret = attach_left(peer);

@@ -139,14 +139,14 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 /* The position of a buffer that the ring has not left yet: only the end of the link takes it back. */
 #define NOT_LEFT (UINT64_MAX - 1)
 
-/* Tells whether the reader of a full ring has not looked for a while. */
-static bool is_stuck(struct sc_ring_tx *tx)
+/* Tells whether the reader of a full ring has not looked for a while. An endpoint that closes does not try again. */
+static bool is_stuck(const struct sc_ep *ep, struct sc_ring_tx *tx)
 {
 	if (tx->stuck_at != tx->head) {
 		tx->stuck_at = tx->head;
 		tx->stuck = 0;
 	}
-	return tx->stuck++ >= OVERFLOWS_AFTER;
+	return tx->stuck++ >= OVERFLOWS_AFTER || ep->closes;
 }
 
 /*
@@ -184,7 +184,7 @@ static bool find_room(struct sc_peer *peer, uint32_t lines)
 	if (sc_ring_has_room(tx, lines) || (!tx->room && sc_ring_has_room_yet(tx, lines)))
 		return true;
 	/* the peer answers delegated gets in lines of the ring, not of a buffer */
-	return is_stuck(tx) && !sc_peer_has_delegated(peer) && overflow(peer);
+	return is_stuck(peer->ep, tx) && !sc_peer_has_delegated(peer) && overflow(peer);
 }
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)

@@ -100,9 +100,9 @@ int sc_peer_reach(struct sc_peer *peer)
 			return -EAGAIN; /* this endpoint first reads what it has written */
 		}
 	}
+	/* it has departed or is dead: the address may be the next endpoint's */
 	if (peer->link == SC_LINK_NONE && peer->feed == SC_FEED_DRAINING)
-		sc_peer_end_link(
-			peer, -ECONNRESET); /* it has departed: the address may be the next endpoint's */
+		sc_peer_end_link(peer, -ECONNRESET);
 	return peer->link == SC_LINK_DOWN ? connect_again(peer) : connect_or_meet(peer);
 }
 

@@ -18,8 +18,8 @@ struct sc_source *sc_rxq_source_find(const struct sc_rxq *rxq, const char *addr)
 void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source);
 
 /*
- * sc_source.error of a source that has neither come nor been sent anything: the first receive from it connects to it
- * (sc_peer_expect()). Positive, as it is no error.
+ * sc_source.error of a source that has neither come nor been sent anything, or that could not be attached since: the
+ * next receive from it connects to it (sc_peer_expect()). Positive, as it is no error.
  */
 #define SC_SOURCE_UNMET 1
 

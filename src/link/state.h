@@ -609,6 +609,7 @@ struct sc_ep {
 	bool wants_room;  /* a record or buffer found no space; until sc_ep_rest() asks */
 	bool pushed_back; /* a post was refused with -EAGAIN; until sc_ep_was_refused() asks */
 	bool alone;	  /* no thread of the daemon watches our peers */
+	bool closes;	  /* sc_ep_destroy() has begun */
 	bool barrier;	  /* sleepers of this process see stores of others, see wake.c */
 	struct sc_sleep armed; /* as the last sleeper has left it, */
 	int64_t armed_at;      /* and when, ns */

@@ -43,7 +43,7 @@ void sc_addr_calibration_file(char name[SC_ADDR_NAME_MAX]);
 
 /* Parses the name of a segment of any user. -EINVAL: no such name. The host, which the name lacks, becomes 0. */
 int sc_addr_parse_file(const char *name, struct sc_addr *addr);
-/* The same for the file of a service of this user that announces an address, see sc_service_announce(). */
+/* Parses the name of a service's file of this user that announces an address, see sc_service_announce(). -EINVAL: none. */
 int sc_addr_parse_announcement(const char *name, struct sc_addr *addr);
 /* Tells whether it is the name of a calibration, of any user. */
 bool sc_addr_is_calibration_file(const char *name);

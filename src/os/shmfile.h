@@ -111,8 +111,8 @@ int sc_shmfile_check_size(uint64_t size);
 
 /*
  * Calls fallocate(2) until it is done: tmpfs gives up halfway and takes all back when a signal comes (shmem_fallocate()
- * in older kernels). After a signal it asks for half as much at a time, down to one page, so that it ends although a
- * timer is faster than the whole. -1 and errno; the pieces before then keep their memory.
+ * in older kernels). After a signal this function asks for half as much at a time, down to one page, so that it returns
+ * although a timer is faster than the whole. -1 and errno; the pieces before then keep their memory.
  */
 int sc_shmfile_fallocate(int fd, int mode, off_t offset, off_t len);
 

@@ -100,7 +100,7 @@ static void read_names(struct sc_leftovers *leftovers)
 	leftovers->processes = NULL;
 	leftovers->count = leftovers->room = 0;
 	if (sc_reap_names(add_name, leftovers))
-		leftovers->settled = false; /* no descriptor: the next look reads the names again */
+		leftovers->settled = false; /* no descriptor, say: the next look reads the names again */
 	if (leftovers->count)
 		qsort(leftovers->processes, leftovers->count, sizeof(leftovers->processes[0]), by_pid);
 	for (size_t i = 0; i < leftovers->count; i++)

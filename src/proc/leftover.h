@@ -22,7 +22,7 @@ struct sc_leftovers {
 	struct sc_leftover *processes; /* in the names, ascending, each once */
 	size_t count, room;
 	struct timespec changed; /* time of the directory's last change, at the last look */
-	bool settled;		 /* the look before had found the same time */
+	bool settled;		 /* the names were read, and the look before had found the same time */
 };
 
 /*

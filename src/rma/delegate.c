@@ -58,8 +58,8 @@
  * the peer is alive and will write. If this process dies before the commit, nothing was delegated. After the commit the
  * peer may take what is not withdrawn, as its ring holds all that it needs. When it sees the death, it does the puts that
  * are withdrawn and not done (rescue.c), and takes answer buffers back. No process waits for either. An endpoint that
- * closes first withdraws its operations and does them; the peer does the others, if it has one in hand, or if a note or a
- * request finds no space.
+ * closes first withdraws its operations and does them; the peer does the others, if it has one in hand, or if a request
+ * finds no space. Notes that find none in the ring go into a buffer then; without a free buffer they are lost.
  *
  * For the peer a put is done that has become a request, or whose note waits for space. If this process dies then, the
  * request is lost, or the peer's application does not hear of the put.
@@ -553,7 +553,7 @@ static bool must_stay(const struct sc_rma_op *op)
 }
 
 /* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now. */
-static int do_directly(struct sc_peer *peer, bool closes)
+static int do_directly(struct sc_peer *peer)
 {
 	struct sc_rma_op *op;
 	int ret;
@@ -561,9 +561,6 @@ static int do_directly(struct sc_peer *peer, bool closes)
 	if (peer->delegate.rescued) {
 		end_rescued(peer);
 	} else {
-		/* without its note, the peer's application would not hear of the put */
-		if (closes && sc_delegated_kept(peer)->place & SC_RESCUE_NOT && sc_record_room(peer, 1))
-			return -EAGAIN;
 		op = sc_delegated_op(peer);
 		ret = op ? sc_direct_try(op) : -EAGAIN;
 		if (ret < 0)
@@ -582,8 +579,7 @@ static int do_directly(struct sc_peer *peer, bool closes)
 	return 0;
 }
 
-/* As sc_delegate_settle(). `closes`: the endpoint does, and the peer does the withdrawn puts that are left. */
-static int settle(struct sc_peer *peer, bool closes)
+int sc_delegate_settle_slow(struct sc_peer *peer)
 {
 	int ret = 0;
 
@@ -594,18 +590,13 @@ static int settle(struct sc_peer *peer, bool closes)
 	while (ret >= 0 && sc_peer_has_delegated(peer)) {
 		if (peer->delegate.first != peer->delegate.ours)
 			return -EAGAIN; /* the peer has taken some */
-		ret = do_directly(peer, closes);
+		ret = do_directly(peer);
 		if (ret)
 			return ret;
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error;
 	}
 	return ret < 0 ? ret : 0;
-}
-
-int sc_delegate_settle_slow(struct sc_peer *peer)
-{
-	return settle(peer, false);
 }
 
 void sc_delegate_end_peer(struct sc_peer *peer, int error)
@@ -683,6 +674,7 @@ void sc_delegate_fini(struct sc_ep *ep)
 
 		sc_rescue_quit(peer->delegate.rescue);
 		if (peer->link == SC_LINK_UP)
-			(void)settle(peer, true);
+			(void)sc_delegate_settle_slow(
+				peer); /* the peer does the withdrawn puts that are left */
 	}
 }

@@ -24,7 +24,7 @@ static uint64_t word(uint32_t generation, uint32_t high, uint32_t low)
 	return (uint64_t)generation << 32 | high << 16 | low;
 }
 
-/* Chunks are an even number, as equal as whole pages allow. A side takes one when it has time. */
+/* Chunks are at most an even number, as equal as whole pages allow. A side takes one when it has time. */
 static uint64_t chunk_pages(uint64_t size)
 {
 	uint64_t pairs = (size - 1) / (2 * CHUNK_MAX) + 1;

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <unistd.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
@@ -3366,6 +3367,39 @@ static void test_again_written_first(void **state)
 		}
 }
 
+static bool replaces;
+
+/* In this side's own segment, for a claim that it has read and lets in next: the claimant is another one by then. */
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+	if (replaces) {
+		replaces = false;
+		end_close(&pair[1]);
+		again_open();
+	}
+	return (int)syscall(SYS_fallocate, fd, mode, offset, len);
+}
+
+/* The last endpoint closes, and the next one opens, while this side lets the last one in. */
+static void test_again_while_let_in(void **state)
+{
+	char byte;
+
+	(void)state;
+	again_begin();
+	assert_int_equal(end_recv(&pair[1], end_find(&pair[1], &pair[0]), &byte, 1, 5, SC_TAGGED), 0);
+	replaces = true;
+	sc_ep_poll(pair[0].ep);
+	assert_false(replaces);
+	for (int i = 0; i < 2; i++) {
+		(void)again_send(8, SC_SILENT);
+		ends_settle(pair, 2);
+		again_receive(8);
+	}
+	check_again();
+	pair_close(pair);
+}
+
 /* Of another process; with too little of what it takes for a while; and it ends. */
 static void test_again_elsewhere(void **state)
 {
@@ -3594,6 +3628,7 @@ int main(void)
 		cmocka_unit_test(test_again_directed),
 		cmocka_unit_test(test_again_comes_first),
 		cmocka_unit_test(test_again_written_first),
+		cmocka_unit_test(test_again_while_let_in),
 		cmocka_unit_test(test_left_unmapped),
 		cmocka_unit_test(test_directed_at_one_given_up),
 		cmocka_unit_test(test_again_closed),

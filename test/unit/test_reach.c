@@ -408,7 +408,6 @@ static void test_tried_once(void **state)
 	special_unmap(special, SPACE);
 }
 
-/* Puts to other memory, one of them `flags`, come after those of a target that does not poll, whatever their way. */
 /* -EAGAIN is no fault: the daemon's thread may just be doing a delegated put. */
 static void post_put(const struct iovec *iov, const struct sc_remote *remote)
 {
@@ -419,6 +418,7 @@ static void post_put(const struct iovec *iov, const struct sc_remote *remote)
 	assert_int_equal(ret, 0);
 }
 
+/* Puts to other memory, one of them `flags`, come after those of a target that does not poll, whatever their way. */
 static void other_memory_behind(uint8_t *special, size_t size, int stream, uint32_t flags)
 {
 	struct iovec iov = { from, size }, early = { from, 5000 };

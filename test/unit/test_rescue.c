@@ -888,19 +888,85 @@ static void test_behind_unreachable(void **state)
 	}
 }
 
-/* The endpoint closes, and the ring has no space for notes: the target does the puts, and hears of each. */
-static void test_closes_before_notes(void **state)
+static void expect_heard(uint32_t count)
 {
-	uint32_t count;
-
-	OPEN();
-	count = inject_until_full(200, SC_SEND_DATA);
-	end_close(&pair[0]);
-	owner_polls();
-	expect_filled(200, count);
 	while (count--)
 		assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
 	assert_null(sc_comp_ring_peek(&pair[1].rx));
+}
+
+/* The endpoint closes, and the ring has no space for notes, or many buffers hold payloads: the target hears of each put. */
+static void test_closes_before_notes(void **state)
+{
+	static const size_t sizes[] = { 200, 3000 };
+
+	for (int i = 0; i < 2; i++) {
+		uint32_t count;
+
+		OPEN();
+		count = inject_until_full(sizes[i], SC_SEND_DATA);
+		end_close(&pair[0]);
+		owner_polls();
+		expect_filled(sizes[i], count);
+		expect_heard(count);
+		rma_close();
+	}
+}
+
+/* A get has made the puts that were before it, and their notes found no space; then the endpoint closes. */
+static void test_closes_behind_a_get(void **state)
+{
+	static uint8_t large[400000];
+	const struct iovec iov = { large, sizeof(large) };
+	struct sc_remote remote;
+	uint32_t count;
+	int ret;
+
+	OPEN();
+	remote = at(100000, sizeof(large));
+	count = inject_until_full(200, SC_SEND_DATA);
+	while ((ret = post(&iov, 1, &remote, 1, 0)) == -EAGAIN)
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(ret, 0);
+	end_close(&pair[0]);
+	owner_polls();
+	expect_filled(200, count);
+	expect_heard(count);
+	rma_close();
+}
+
+/* The answer to a message waits with requests that fill the ring; then the endpoint closes. */
+static void test_closes_with_an_answer(void **state)
+{
+	static uint64_t one = 1;
+	const struct iovec iov = { &one, sizeof(one) };
+	struct sc_remote remote;
+	const struct sc_atomic sum = { .kind = SC_ATOMIC_BASE,
+				       .type = SC_UINT64,
+				       .code = SC_SUM,
+				       .iov = &iov,
+				       .iov_count = 1,
+				       .remote = &remote,
+				       .remote_count = 1,
+				       .flags = SC_SEND_DELIVERY };
+	uint8_t byte;
+
+	OPEN();
+	pair[1].peer = end_find(&pair[1], &pair[0]);
+	remote = at(0, sizeof(one));
+	assert_int_equal(end_recv(&pair[0], NULL, &byte, 1, 5, SC_TAGGED), 0);
+	while (!end_send(&pair[0], pair[0].peer, from, 8, 9, SC_TAGGED | SC_SILENT))
+		if (pair[0].peer->tx.room < 2)
+			break;
+	for (int i = 0; i < 60; i++)
+		assert_int_equal(sc_atomic_post(pair[0].ep, pair[0].peer, &sum), 0);
+	assert_int_equal(end_send(&pair[1], pair[1].peer, from, 1, 5, SC_TAGGED | SC_SEND_DELIVERY), 0);
+	(void)sc_ep_poll(pair[0].ep);
+	assert_int_not_equal(pair[0].peer->reply.count, 0);
+	(void)sc_ep_poll(pair[1].ep);
+	end_close(&pair[0]);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(comp_take(&pair[1].tx).err, 0);
 	rma_close();
 }
 
@@ -1221,6 +1287,8 @@ int main(void)
 		cmocka_unit_test(test_unreachable),
 		cmocka_unit_test(test_behind_unreachable),
 		cmocka_unit_test(test_closes_before_notes),
+		cmocka_unit_test(test_closes_behind_a_get),
+		cmocka_unit_test(test_closes_with_an_answer),
 		cmocka_unit_test(test_tried_again),
 		cmocka_unit_test(test_table_changes),
 		cmocka_unit_test(test_counting_endpoint),

@@ -716,7 +716,6 @@ static void test_streams(void **state)
 	assert_int_equal(child_run(open_as_input, NULL), 0);
 }
 
-/* The child has to find out who it is. */
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 #define INTERRUPTED_BYTES (16 * SC_ABI_PAGE + 1)
@@ -767,6 +766,7 @@ static void test_interrupted(void **state)
 	assert_int_equal(errno, EINVAL);
 }
 
+/* The child has to find out who it is. */
 static void describe_unknown(struct child *self, void *arg)
 {
 	struct sc_abi_owner owner;
