@@ -58,8 +58,8 @@
  * the peer is alive and will write. If this process dies before the commit, nothing was delegated. After the commit the
  * peer may take what is not withdrawn, as its ring holds all that it needs. When it sees the death, it does the puts that
  * are withdrawn and not done (rescue.c), and takes answer buffers back. No process waits for either. An endpoint that
- * closes first withdraws its operations and does them; the peer does the others, if it has one in hand, or if a request
- * finds no space. Notes that find none in the ring go into a buffer then; without a free buffer they are lost.
+ * closes first withdraws its operations and does them; if the peer has one in hand, the peer does the others. Notes and
+ * requests that find no space in the ring go into a buffer then; without a free buffer they are lost.
  *
  * For the peer a put is done that has become a request, or whose note waits for space. If this process dies then, the
  * request is lost, or the peer's application does not hear of the put.
@@ -537,21 +537,6 @@ static void end_rescued(struct sc_peer *peer)
 	pass_done(peer);
 }
 
-/*
- * Tells whether the oldest operation, an injected put that has to become a request, stays withdrawn, because there is no
- * space for its record before the peer reads more. If this endpoint closes, the peer does a put that is withdrawn and not
- * done; a request that has no record yet is lost. Once the peer has read the withdrawn record, only this side keeps its
- * lines, and may need them.
- */
-static bool must_stay(const struct sc_rma_op *op)
-{
-	struct sc_peer *peer = op->peer;
-
-	return op->flags & SC_SEND_INJECT && peer->link == SC_LINK_UP &&
-	       (sc_ring_refresh(&peer->tx) || peer->tx.known <= peer->tx.held) &&
-	       (!sc_list_empty(&peer->rma.queued) || !sc_request_fits(peer, op->remote, op->remote_count));
-}
-
 /* Ends the oldest operation, which is withdrawn: does it, unless it is done. -EAGAIN: not now. */
 static int do_directly(struct sc_peer *peer)
 {
@@ -565,10 +550,6 @@ static int do_directly(struct sc_peer *peer)
 		ret = op ? sc_direct_try(op) : -EAGAIN;
 		if (ret < 0)
 			return ret;
-		if (ret && must_stay(op)) {
-			peer->rma.pending++;
-			return -EAGAIN;
-		}
 		pass_done(peer);
 		if (peer->link == SC_LINK_UP)
 			sc_rescue_tell_done(peer->delegate.rescue, peer->delegate.first);
@@ -674,7 +655,6 @@ void sc_delegate_fini(struct sc_ep *ep)
 
 		sc_rescue_quit(peer->delegate.rescue);
 		if (peer->link == SC_LINK_UP)
-			(void)sc_delegate_settle_slow(
-				peer); /* the peer does the withdrawn puts that are left */
+			(void)sc_delegate_settle_slow(peer);
 	}
 }

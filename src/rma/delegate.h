@@ -77,7 +77,8 @@ bool sc_delegate_has_open(struct sc_peer *peer);
 
 /*
  * Delegates a put or a get. 1: it must go another way, as there is no space now, the peer is not asked this time, or
- * sc_delegate_may_inject() refuses an injected put; -EAGAIN: no memory, or some delegated operations must end first; else the error of the peer.
+ * sc_delegate_may_inject() refuses an injected put; -EAGAIN: no memory, or some delegated operations must end first;
+ * else the error of the peer.
  */
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
 
@@ -99,7 +100,7 @@ int sc_delegate_settle_slow(struct sc_peer *peer);
 
 /*
  * Withdraws and does operations that the peer has not taken, before one goes another way. -EAGAIN: the peer has taken
- * some, the daemon's thread copies now, or an injected put stays until the peer reads more; else the error of the peer.
+ * some, or the daemon's thread copies now; else the error of the peer.
  */
 static inline int sc_delegate_settle(struct sc_peer *peer)
 {
@@ -112,10 +113,7 @@ int sc_delegate_progress(struct sc_ep *ep);
 /* Ends operations with a lost peer, with `error` (negative errno) if the peer had not ended them; it is still attached. */
 void sc_delegate_end_peer(struct sc_peer *peer, int error);
 
-/*
- * The endpoint closes: does operations that are not taken, if there is memory, and space for requests. The peer does the
- * injected puts that are left. Called before anything else of it ends.
- */
+/* The endpoint closes: does operations that are not taken, if there is memory. Called before anything else of it ends. */
 void sc_delegate_fini(struct sc_ep *ep);
 
 #endif

@@ -845,9 +845,9 @@ static void expect_filled(size_t size, uint32_t count)
 }
 
 /*
- * The first of many is for memory that CMA does not reach, and the ring has no space for requests. All behind it are the
- * target's then, whether the endpoint's thread polls, whether the target has read them before, and whether the endpoint
- * closes; so is the first, if it is injected as well.
+ * The first of many is for memory that CMA does not reach, and the ring has no space for requests. The target does all,
+ * whether the endpoint's thread polls, whether the target has read them before, and whether the endpoint closes; the first
+ * only if it is injected as well, or if the endpoint stays.
  */
 static void test_behind_unreachable(void **state)
 {
