@@ -115,7 +115,7 @@ static int renew(struct sc_peer *peer, uint32_t index)
 
 /*
  * Attaches the peer's segment. After a claimant has departed, the name may be the next endpoint's. -EAGAIN: it has departed
- * meanwhile.
+ * meanwhile, and the segment is open, as is that of the next one.
  */
 static int attach(struct sc_peer *peer, uint32_t index, uint64_t claim)
 {
@@ -125,8 +125,9 @@ static int attach(struct sc_peer *peer, uint32_t index, uint64_t claim)
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED)
 		return -ECONNREFUSED;
 	ret = sc_peer_attach(peer);
-	/* P1': it departs before its name goes */
-	if (ret || attached || sc_load_acquire_64(&sc_seg_claims(peer->ep->seg)[index]) == claim)
+	/* P1': it closes, departs, and gives its name up, in this order */
+	if (ret || attached || sc_load_acquire_64(&sc_seg_claims(peer->ep->seg)[index]) == claim ||
+	    !sc_peer_is_open(peer))
 		return ret;
 	sc_watch_del(&peer->watch);
 	sc_peer_detach(peer);
