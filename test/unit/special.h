@@ -8,6 +8,7 @@
 #define SPECIAL_H
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -21,14 +22,14 @@
 
 enum special_kind { SPECIAL_REFUSED, SPECIAL_SECRET, SPECIAL_KINDS };
 
-/* The memory that is mapped; the two calls refuse it, unless the kernel does. */
-static struct iovec special_memory;
-static bool special_refused;
-static unsigned int special_failures; /* calls that have failed for it */
+/* The memory that is mapped; the two calls refuse it, unless the kernel does. The daemon's thread calls them, too. */
+static _Atomic uintptr_t special_first, special_end;
+static atomic_bool special_refused;
+static atomic_uint special_failures; /* calls that have failed for it */
 
 static inline bool special_touches(const struct iovec *remote, unsigned long count)
 {
-	uintptr_t first = (uintptr_t)special_memory.iov_base, end = first + special_memory.iov_len;
+	uintptr_t first = special_first, end = special_end;
 
 	for (unsigned long i = 0; i < count; i++)
 		if ((uintptr_t)remote[i].iov_base < end &&
@@ -78,8 +79,10 @@ static inline uint8_t *special_map(enum special_kind kind, size_t size)
 		mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (fd >= 0)
 		close(fd);
-	if (mapped != MAP_FAILED)
-		special_memory = (struct iovec){ mapped, size };
+	if (mapped != MAP_FAILED) {
+		special_first = (uintptr_t)mapped;
+		special_end = special_first + size;
+	}
 	special_refused = kind == SPECIAL_REFUSED;
 	special_failures = 0;
 	return mapped;
@@ -87,7 +90,7 @@ static inline uint8_t *special_map(enum special_kind kind, size_t size)
 
 static inline void special_unmap(uint8_t *mapped, size_t size)
 {
-	special_memory.iov_len = 0;
+	special_end = special_first;
 	munmap(mapped, size);
 }
 
