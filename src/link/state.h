@@ -117,7 +117,7 @@ struct sc_hold {
 	struct sc_list of_ep; /* sc_ep.holding: `bufs` has some */
 };
 
-/* The kinds of work that polls continue, in the order of a poll. Each has a list in struct sc_ep, of these: */
+/* A poll continues these kinds of work, in this order. sc_ep.work has a list for each; a comment names its entries. */
 enum sc_work {
 	SC_WORK_UNANSWERED, /* sc_peer: connected, not accepted yet */
 	SC_WORK_PULLING,    /* sc_peer: `recv.copying` has some: payload is copied by CMA */

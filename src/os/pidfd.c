@@ -5,7 +5,7 @@
  * There are at most SC_PIDFDS_MAX, and no more than a quarter of the descriptors that the process may open (the
  * segments' own descriptors may be another quarter).
  *
- * The pidfds are in a table instead of their users' structures, because a forked child may find lists half changed. The
+ * A table holds the pidfds, not the structures of the peers: a forked child may find lists half changed. The
  * application may close descriptors and reuse their numbers: this file closes a descriptor only if it still is the same
  * pidfd. Nothing is shared with other processes.
  */

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include "os/self.h"
 
-/* The pidfds of this process. The callers have one lock together. */
+/* The pidfds of this process. All callers hold the same lock while they call. */
 
 #define SC_NO_PIDFD -1
 

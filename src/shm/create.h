@@ -5,7 +5,7 @@
 #include <shmcma/core.h>
 #include "shm/seg.h"
 
-/* The contents of a new segment, within the limits that header.c checks; see struct sc_config. */
+/* The sizes of a new segment, see struct sc_config. The caller keeps them within the limits that header.c checks. */
 struct sc_seg_geometry {
 	uint32_t slots;
 	uint32_t buf_size, buf_count;
