@@ -22,7 +22,10 @@ struct sc_pidfd {
 	uint64_t ino; /* 0: not known */
 };
 
-/* The state of this process in the modules of this room, each part with its own mutex; the callers of pidfd.h hold one for the pidfds. */
+/*
+ * The state of this process in the modules of this room, each part with its own mutex. The callers of pidfd.h hold one for
+ * the pidfds.
+ */
 struct sc_self {
 	pthread_mutex_t begin_mutex;
 	bool begun;
