@@ -536,7 +536,7 @@ static void test_unread(void **state)
 	struct sc_ep_attr attr = end_attr();
 
 	(void)state;
-	attr.config.daemon = false; /* whose thread could look at the file while the test closes it */
+	attr.config.daemon = false; /* its thread looks at the file, which the test closes */
 	for (int read = 0; read < 2; read++) {
 		char address[SC_ADDR_SIZE];
 		struct child child;
