@@ -21,16 +21,21 @@
 void shmcma_work_insert_locked(struct shmcma_work *work)
 {
 	struct shmcma_cntr *cntr = work->cntr;
+	struct shmcma_work *last = cntr->last_work;
 	struct shmcma_work **link = &cntr->works;
 
-	if (!*link) {
+	if (!last) {
 		cntr->next_trigger = cntr->domain->triggers;
 		cntr->domain->triggers = cntr;
+	} else if (last->threshold <= work->threshold) {
+		link = &last->next;
 	}
 	while (*link && (*link)->threshold <= work->threshold)
 		link = &(*link)->next;
 	work->next = *link;
 	*link = work;
+	if (!work->next)
+		cntr->last_work = work;
 	atomic_fetch_add(&cntr->refs, 1);
 	if (work->done)
 		atomic_fetch_add(&work->done->refs, 1);
@@ -39,8 +44,13 @@ void shmcma_work_insert_locked(struct shmcma_work *work)
 static void remove_locked(struct shmcma_work *work)
 {
 	struct shmcma_cntr *cntr = work->cntr;
+	struct shmcma_work **link = &cntr->works, *before = NULL;
 
-	shmcma_list_remove(cntr->works, work, next);
+	for (; *link != work; link = &before->next)
+		before = *link;
+	*link = work->next;
+	if (!work->next)
+		cntr->last_work = before;
 	if (!cntr->works)
 		shmcma_list_remove(cntr->domain->triggers, cntr, next_trigger);
 	atomic_fetch_sub(&cntr->refs, 1);
@@ -86,20 +96,14 @@ int shmcma_work_forget_all_locked(struct shmcma_domain *domain,
 /* ---- when it is due -------------------------------------------------------------------------- */
 
 /* fi_trigger(3): for deferred work, errors count as well. */
-static bool is_due(const struct shmcma_work *work)
-{
-	const struct sc_cntr *count = &work->cntr->count;
-	uint64_t value = sc_cntr_read(&count->value);
-
-	if (work->deferred)
-		value += sc_cntr_read(&count->errors);
-	return value >= work->threshold;
-}
-
 static struct shmcma_work *due_locked(struct shmcma_cntr *cntr)
 {
-	for (struct shmcma_work *work = cntr->works; work; work = work->next)
-		if (is_due(work))
+	uint64_t value = sc_cntr_read(&cntr->count.value);
+	uint64_t with_errors = value + sc_cntr_read(&cntr->count.errors);
+
+	for (struct shmcma_work *work = cntr->works; work && work->threshold <= with_errors;
+	     work = work->next)
+		if (work->deferred || work->threshold <= value)
 			return work;
 	return NULL;
 }
