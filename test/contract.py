@@ -90,7 +90,7 @@ def cases_of(program, directory):
     text = without_comments(open(path).read())
     if "/" in program:
         return set(re.findall(r"^static (?:void|int) (\w+)\(", text, re.M))
-    table = "".join(re.findall(r"CMUnitTest\s+\w+\[\]\s*=\s*\{(.*?)\n\t\};", text, re.S))
+    table = "".join(re.findall(r"CMUnitTest\s+\w+\[\]\s*=\s*\{(.*?)\s\};", text, re.S))
     for header in re.findall(r'#include "(\w+\.h)"', text):
         shared = os.path.join(directory, "fabric", header)
         if os.path.exists(shared):

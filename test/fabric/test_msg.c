@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_msg.c: fi_msg(3), call by call; traffic.h has the tests that it shares with tagged messages. */
 #include "traffic.h"
-#include "../rounds.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 TRAFFIC(false)
-TRAFFIC_ALONE(large, traffic_large(tagged), false)
 
 static char out[64], in[64];
 
@@ -278,10 +276,12 @@ static void secret_receiver(struct pair *pair)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		ALONE(immediate_data), ALONE(posted_order),
-		ALONE(directed),       ALONE(queues_apart),
-		ALONE(threads),	       TRAFFIC_TESTS,
-		ALONE(large),
+		ALONE(immediate_data),
+		ALONE(posted_order),
+		ALONE(directed),
+		ALONE(queues_apart),
+		ALONE(threads),
+		TRAFFIC_TESTS,
 		BOTH(blame_sender, blame_receiver),
 		BOTH_ENV(blame_sender, blame_receiver, SHARED_NOT),
 		BOTH_ENV(blame_sender, blame_receiver, "FI_SHMCMA_CMA=0"),
@@ -289,10 +289,10 @@ int main(void)
 		BOTH_ENV(secret_sender, secret_receiver, SHARED_NOT),
 		BOTH_ENV(secret_sender, secret_receiver, "FI_SHMCMA_CMA=0"),
 	};
-	const struct CMUnitTest more[] = { BOTH_ENV(large_sender, large_receiver, "FI_SHMCMA_CMA=0") };
+	const struct CMUnitTest full[] = { TRAFFIC_LARGE_TESTS };
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
 	if (rounds_are_full())
-		failed += cmocka_run_group_tests(more, NULL, NULL);
+		failed += cmocka_run_group_tests(full, NULL, NULL);
 	return failed;
 }

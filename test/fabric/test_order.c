@@ -624,7 +624,7 @@ static void ordered_receiver(struct pair *pair)
  * The target's memory: words that the initiator alone changes, then a block that the target fills with the number
  * of each message that it receives.
  */
-enum { WORDS = 8, BLOCK_AT = 4096, BLOCK = 300000, STEPS = 4000, DEPTH = 16 };
+enum { WORDS = 8, BLOCK_AT = 4096, BLOCK = 300000, STEPS = SANITIZED ? 1500 : 4000, DEPTH = 16 };
 #define LAST UINT64_MAX
 
 struct letter {

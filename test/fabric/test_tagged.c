@@ -149,6 +149,10 @@ int main(void)
 		ALONE(every_bit), ALONE(posted_order), ALONE(waiting_order), ALONE(unmatched),
 		ALONE(directed),  ALONE(many_posted),  TRAFFIC_TESTS,
 	};
+	const struct CMUnitTest full[] = { TRAFFIC_LARGE_TESTS };
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	if (rounds_are_full())
+		failed += cmocka_run_group_tests(full, NULL, NULL);
+	return failed;
 }

@@ -7,6 +7,7 @@
 #define TRAFFIC_H
 
 #include "pair.h"
+#include "../rounds.h"
 
 #include <sys/mman.h>
 
@@ -782,7 +783,7 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 
 /* ---- as tests of one kind -------------------------------------------------------------------- */
 
-/* In a test file: TRAFFIC(true) makes them, TRAFFIC_TESTS lists them. */
+/* In a test file: TRAFFIC(true) makes them, TRAFFIC_TESTS lists them, TRAFFIC_LARGE_TESTS those that take seconds. */
 #define TRAFFIC_ALONE(name, call, kind)                                                                   \
 	static void name(void)                                                                            \
 	{                                                                                                 \
@@ -815,6 +816,7 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 	TRAFFIC_ROLE(sender, traffic_sender, kind)                                                        \
 	TRAFFIC_ROLE(receiver, traffic_receiver, kind)                                                    \
 	TRAFFIC_ROLE(exchange, traffic_exchange, kind)                                                    \
+	TRAFFIC_ALONE(large, traffic_large(tagged), kind)                                                 \
 	TRAFFIC_ROLE(large_sender, traffic_large_sender, kind)                                            \
 	TRAFFIC_ROLE(large_receiver, traffic_large_receiver, kind)
 
@@ -825,7 +827,11 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 		ALONE(unread_completions), ALONE(bad_address), ALONE(null_buffer), ALONE(reused_address), \
 		ALONE(bad_vectors), ALONE(longest), ALONE(inject), ALONE(inject_many),                    \
 		BOTH(sender, receiver), BOTH_ENV(sender, receiver, "FI_SHMCMA_CMA=0"),                    \
-		BOTH(exchange, exchange), BOTH_ENV(exchange, exchange, "FI_SHMCMA_CMA=0"),                \
-		BOTH(large_sender, large_receiver)
+		BOTH(exchange, exchange), BOTH_ENV(exchange, exchange, "FI_SHMCMA_CMA=0")
+
+/* More than 4 GiB */
+#define TRAFFIC_LARGE_TESTS                                                                               \
+	ALONE(large), BOTH(large_sender, large_receiver),                                                 \
+		BOTH_ENV(large_sender, large_receiver, "FI_SHMCMA_CMA=0")
 
 #endif

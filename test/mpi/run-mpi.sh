@@ -253,7 +253,7 @@ for ranks in 2 4; do
 	run osc-mixed "$ranks" mixed normal "$(program osc)"
 done
 if [ "$provider" = shmcma ]; then
-	run p2p-file 2 file file "$(program p2p)"
+	run p2p-file 2 file file env MPITEST_ONLY="medium sizes in every mode" "$(program p2p)"
 	run osc-file 2 windows file env MPITEST_ONLY="put and get, large" "$(program osc)"
 	run p2p-env 2 file env "$(program p2p)"
 	run p2p-nocma 2 messages nocma "$(program p2p)"

@@ -13,7 +13,7 @@
  * meanwhile. With more workers than processors most of that is the time until they run again.
  *
  * TEST_KILL_SEED: of all choices (not of the moments), printed. TEST_KILL_SECONDS: for all cases together,
- * 20 in the full tests (rounds.h), else 9, with sanitizers 10. TEST_KILL_KILLS: go on until there were so many, for as
+ * 20 in the full tests (rounds.h), else 6. TEST_KILL_KILLS: go on until there were so many, for as
  * long as it takes.
  * TEST_KILL_LOAD: percent of the processors that the workers may use together; else all, or 70 with
  * TEST_KILL_KILLS: on processors that are never idle the kernel lets a process wait for its turn, and that is
@@ -556,7 +556,7 @@ int main(void)
 	};
 	size_t count = sizeof(cases) / sizeof(cases[0]);
 	uint64_t seed = number("TEST_KILL_SEED", 20261), kills = number("TEST_KILL_KILLS", 0);
-	double seconds = (double)number("TEST_KILL_SECONDS", MT_SANITIZED ? 10 : rounds_of(20, 9));
+	double seconds = (double)number("TEST_KILL_SECONDS", rounds_of(20, 6));
 	double load = (double)number("TEST_KILL_LOAD", kills ? 70 : 0) / 100;
 	int result;
 

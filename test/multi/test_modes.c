@@ -26,13 +26,16 @@ struct mode {
 	unsigned off;	     /* ranks with FI_SHMCMA_CMA=0, a bit each */
 	bool unprivileged;   /* give up privilege if there is some */
 	unsigned undumpable; /* ranks that others may not read */
-	bool slow;	     /* no sizes of megabytes */
+	bool slow;	     /* no sizes of megabytes, fewer messages */
 	const char *env[3];  /* more parameters, NAME=value */
 };
 
 static const struct sizes_params sizes = { .max = (4 << 20) + 1 };
 static const struct sizes_params smaller_sizes = { .max = (128 << 10) + 1 };
 static const struct random_params randoms = { .seed = 7, .phases = 4, .messages = 60, .max = 256 << 10 };
+static const struct random_params fewer_randoms = {
+	.seed = 7, .phases = 4, .messages = 20, .max = 256 << 10
+};
 
 /* ---- privilege ------------------------------------------------------------------------------- */
 
@@ -139,7 +142,7 @@ static void mode_rank(const void *arg)
 				mt_skip("this system lets anybody read the memory of others");
 	mt_open(&ep, NULL);
 	if (mode->random)
-		random_run(&ep, &randoms);
+		random_run(&ep, mode->slow ? &fewer_randoms : &randoms);
 	else
 		sizes_run(&ep, mode->slow ? &smaller_sizes : &sizes);
 	mt_barrier(&ep);
@@ -224,6 +227,7 @@ int main(void)
 		{ .name = "random-few-small-off",
 		  .random = true,
 		  .off = ALL,
+		  .slow = true,
 		  .env = { FEW_BUFFERS, SMALL_BUFFERS } },
 		{ .name = "sizes-no-inline", .env = { NO_INLINE } },
 		{ .name = "random-streamed", .random = true, .env = { STREAMED } },

@@ -279,8 +279,10 @@ int main(void)
 {
 	const struct params modes[] = {
 		{ { .name = "stale" }, SMALL, 10000 / LESS },
-		{ { .name = "stale-large" }, LARGE, 100 / LESS },
-		{ { .name = "stale-nocma", .env = { "FI_SHMCMA_CMA=0" }, .served = true }, SMALL, 2000 / LESS },
+		{ { .name = "stale-large" }, LARGE, MT_SANITIZED ? 25 : rounds_of(100, 12) },
+		{ { .name = "stale-nocma", .env = { "FI_SHMCMA_CMA=0" }, .served = true },
+		  SMALL,
+		  2000 / LESS },
 		{ { .name = "stale-strict",
 		    .env = { "FI_SHMCMA_RMA=strict" },
 		    .automatic = true,

@@ -19,11 +19,12 @@
  * in the victim neither mapping nor descriptor, in the victim's segment no claim, and of its own segment no name
  * once another process has started.
  *
- * TEST_SEED repeats a run as far as the scheduler lets it, SCRIBBLE_SECONDS (default 1) is how long each case
- * takes, and two rounds at least. The format of the file is that of include/shmcma/abi.h.
+ * TEST_SEED repeats a run as far as the scheduler lets it, SCRIBBLE_SECONDS (0.4, in the full tests 1) is how long each
+ * case takes, and two rounds at least. The format of the file is that of include/shmcma/abi.h.
  */
 #define _GNU_SOURCE 1
 #include "rma.h"
+#include "../rounds.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -1043,7 +1044,7 @@ static void rank_main(const void *arg)
 	bool last;
 
 	mode = arg;
-	text = text ? text : "1";
+	text = text ? text : rounds_are_full() ? "1" : "0.4";
 	case_seconds = mt_now() + strtod(text, NULL);
 	random.state = seed + (uint64_t)mt_rank;
 	if (mt_rank == VICTIM)
