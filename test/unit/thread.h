@@ -60,14 +60,14 @@ static inline uint64_t thread_memory_at(uint64_t address)
 	return word;
 }
 
-/* Reads the state of the core's thread, see proc(5): "running", or its system call and arguments. */
-static inline void thread_read_syscall(char text[static 256])
+/* Reads the first line of a file of the core's thread, see proc(5). */
+static inline void thread_read(const char *name, char text[static 256])
 {
 	char tid[300], path[400];
 	FILE *file;
 
 	assert_int_equal(thread_find(tid), 1);
-	snprintf(path, sizeof(path), "/proc/self/task/%s/syscall", tid);
+	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", tid, name);
 	file = fopen(path, "re");
 	assert_non_null(file);
 	assert_non_null(fgets(text, 256, file));
@@ -83,7 +83,10 @@ static inline bool thread_sleeps_to_its_tick(void)
 	char text[256], later[256];
 	unsigned long call = 0, timeout = 0;
 
-	thread_read_syscall(text);
+	thread_read("stat", text);
+	if (!strstr(text, ") S "))
+		return false; /* the next file shows the system call of a thread that is about to leave it, too */
+	thread_read("syscall", text); /* "running", or the number and the arguments */
 	(void)sscanf(text, "%lu %*x %*x %lx", &call, &timeout);
 #ifdef SYS_poll
 	if (call == SYS_poll)
@@ -91,7 +94,7 @@ static inline bool thread_sleeps_to_its_tick(void)
 #endif
 	if (call != SYS_ppoll || thread_memory_at(timeout) <= 1) /* tv_sec */
 		return false;
-	thread_read_syscall(later); /* it was its time if it still sleeps */
+	thread_read("syscall", later); /* it was its time if it still sleeps */
 	return !strcmp(text, later);
 }
 
