@@ -11,6 +11,8 @@
  * next time). Points that only a failed call or a death leads to are reached by that in a second pass.
  * With FAULT_POINTS=once in the environment each point is visited the first time it is reached in each protocol
  * and role, by one of the actions that it can have, in turn, and then by each of them that has not fired yet.
+ * For each processor there is a process of the test, with a /dev/shm of its own, which takes every n-th point, or
+ * protocol.
  * Either way each action fires once at least at each point, and each role of each protocol meets each of its
  * points; else the test has failed.
  *
@@ -548,19 +550,116 @@ static void visit_rest(void)
 	visit_by_chance();
 }
 
+/* ---- a process for each processor ------------------------------------------------------------- */
+
+/* The results of the schedules of one of them. */
+struct results {
+	unsigned counts[PROTOCOLS][2][POINTS_MAX];
+	bool met[PROTOCOLS][2][POINTS_MAX];
+	struct way ways[POINTS_MAX][WAYS];
+	unsigned fired[POINTS_MAX];
+	unsigned long schedules, violations;
+};
+
+static void results_write(struct results *results)
+{
+	memcpy(results->counts, counts, sizeof(counts));
+	memcpy(results->met, met, sizeof(met));
+	memcpy(results->ways, ways, sizeof(ways));
+	memcpy(results->fired, fired, sizeof(fired));
+	results->schedules = schedules;
+	results->violations = violations;
+}
+
+static void results_add(const struct results *results)
+{
+	for (size_t i = 0; i < 2 * PROTOCOLS; i++)
+		for (int point = 0; point < point_count; point++) {
+			unsigned count = results->counts[i / 2][i % 2][point];
+
+			if (count > counts[i / 2][i % 2][point])
+				counts[i / 2][i % 2][point] = count;
+			met[i / 2][i % 2][point] |= results->met[i / 2][i % 2][point];
+		}
+	for (int point = 0; point < point_count; point++) {
+		fired[point] |= results->fired[point];
+		for (int i = 0; i < WAYS && results->ways[point][i].protocol; i++)
+			(void)remember_way(ways[point], &results->ways[point][i]);
+	}
+	schedules += results->schedules;
+	violations += results->violations;
+}
+
+/* Of this process alone: names in /dev/shm, orphans, what schedules say. */
+static bool begin_alone(void)
+{
+	if (!child_private_shm("size=64m"))
+		return false;
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* had_orphans() */
+	control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return control != MAP_FAILED;
+}
+
+/* Visits every `step`-th of some things, from `first` on. */
+typedef void visitor(size_t first, size_t step);
+
+static void visit_side_by_side(visitor *visits)
+{
+	size_t workers = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
+	struct results *results = mmap(NULL, workers * sizeof(*results), PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t *pids = calloc(workers, sizeof(*pids));
+
+	if (results == MAP_FAILED || !pids) {
+		perror("memory for results");
+		exit(1);
+	}
+	fflush(stdout);
+	for (size_t i = 0; i < workers; i++) {
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		schedules = violations = 0;
+		if (!begin_alone())
+			_exit(1);
+		visits(i, workers);
+		results_write(&results[i]);
+		fflush(stdout);
+		_exit(0);
+	}
+	for (size_t i = 0; i < workers; i++) {
+		int status = -1;
+
+		while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
+			;
+		if (status) {
+			printf("a process of this test has ended with status %#x\n", (unsigned)status);
+			exit(1);
+		}
+		results_add(&results[i]);
+	}
+	munmap(results, workers * sizeof(*results));
+	free(pids);
+}
+
+static void visit_points(size_t first, size_t step)
+{
+	for (size_t point = first; point < (size_t)point_count; point += step)
+		visit_once((int)point);
+}
+
 static int run_once(void)
 {
 	for (size_t i = 0; i < PROTOCOLS; i++)
 		learn(i);
-	for (int point = 0; point < point_count; point++)
-		visit_once(point);
+	visit_side_by_side(visit_points);
 	visit_rest();
 	return report(true);
 }
 
-static int run_all(void)
+static void visit_protocols(size_t first, size_t step)
 {
-	for (size_t i = 0; i < PROTOCOLS; i++) {
+	for (size_t i = first; i < PROTOCOLS; i += step) {
 		unsigned long before = schedules;
 		uint64_t begin = now_ms();
 
@@ -572,6 +671,11 @@ static int run_all(void)
 		       (double)(now_ms() - begin) / 1000);
 		fflush(stdout);
 	}
+}
+
+static int run_all(void)
+{
+	visit_side_by_side(visit_protocols);
 	visit_rest();
 	return report(true);
 }
@@ -688,20 +792,13 @@ int main(int argc, char **argv)
 		printf("SKIP: the core is built without --enable-fault-injection\n");
 		return 77;
 	}
-	if (!child_private_shm("size=64m")) {
-		printf("SKIP: the test gets no /dev/shm of its own (unshare: %s)\n", strerror(errno));
-		return 77;
-	}
-	prctl(PR_SET_CHILD_SUBREAPER, 1); /* had_orphans() */
 	points_init();
-	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
-	control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (control == MAP_FAILED) {
-		perror("mmap");
-		return 1;
+	if (!begin_alone()) {
+		printf("SKIP: the test gets no /dev/shm of its own (%s)\n", strerror(errno));
+		return 77;
 	}
 	verbose = argc > 1;
 	if (argc > 1)
