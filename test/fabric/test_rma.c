@@ -850,9 +850,11 @@ static void fragments_target(struct pair *pair)
 
 /* ---- large ----------------------------------------------------------------------------------- */
 
+#define LARGE_LEN ((SANITIZED ? 12 : 64) << 20)
+
 static void large_initiator(struct pair *pair)
 {
-	enum { LEN = 64 << 20 };
+	enum { LEN = LARGE_LEN };
 	struct remote remote = region_exchange(pair, NULL);
 	uint8_t *buf = guarded_alloc(LEN);
 
@@ -870,7 +872,7 @@ static void large_initiator(struct pair *pair)
 
 static void large_target(struct pair *pair)
 {
-	enum { LEN = 64 << 20 };
+	enum { LEN = LARGE_LEN };
 	uint8_t *buf = guarded_alloc(LEN);
 	struct region region;
 

@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct random_params params = {
 			.seed = seed + i,
-			.phases = sizes[i].phases,
+			.phases = MT_SANITIZED ? (sizes[i].phases + 1) / 2 : sizes[i].phases,
 			.messages = sizes[i].messages,
 			.max = 256 << 10,
 		};

@@ -22,7 +22,7 @@
 #define POSTED 8  /* receives */
 #define WINDOW 4  /* messages of a sender that are under way */
 #define SURE 12	  /* of a sender, in each round */
-#define ROUNDS 60
+#define ROUNDS (MT_SANITIZED ? 30 : 60)
 #define OPENINGS 300 /* of the owner that does not wait for anybody */
 
 enum {
