@@ -140,8 +140,10 @@ check()
 	no_skip=${SHMCMA_NO_SKIP:-}
 	[ -z "${strict:-}" ] || [ "$dir" != "$build" ] || no_skip=1
 	[ $# = 0 ] || set -- TESTS="$*" check_PROGRAMS="$(programs "$@")"
-	# a job for each test, as test/in-turn.sh lets only some of them run
-	run env SHMCMA_NO_SKIP="$no_skip" make -s -C "$dir" -j check VERBOSE=1 REPORT=: "$@"
+	# A job for each test: test/in-turn.sh lets only some of them run, by flock(1).
+	jobs=
+	command -v flock >/dev/null || jobs=1
+	run env SHMCMA_NO_SKIP="$no_skip" make -s -C "$dir" -j$jobs check VERBOSE=1 REPORT=: "$@"
 	status=$?
 	results=$(find "$dir/test" -name '*.trs' -exec grep -h '^:test-result:' {} +)
 	bad=$(echo "$results" | grep -cE ' (FAIL|XPASS|ERROR)')
