@@ -48,7 +48,7 @@ case $defines in
 	;;
 esac
 files=${*:-owner.c reap.c host.c shmfile.c otherfile.c lifelock.c daemon.c bell.c watch.c pipe.c leftover.c pidfd.c
-	peer.c peertable.c connect.c accept.c review.c departed.c seg.c attach.c create.c found.c guard.c memory.c
+	peer.c peertable.c connect.c accept.c review.c departed.c seg.c attach.c create.c guard.c memory.c
 	service.c addr.c header.c ring.c ring.h record.c regtab.c reg.c share.c rx.c probe.c
 	assist.c delegate.c delegated.c target.c taker.c directory.c hold.c hold.h wake.c wake.h sleep.c}
 sources=
