@@ -162,9 +162,16 @@ bool sc_host_is_running(pid_t pid)
 	dir = SC_TRY_PTR("host.tasks", NULL, opendir(path));
 	if (!dir)
 		return true;
-	while (!running && (entry = SC_TRY_PTR("host.task", NULL, readdir(dir)))) {
-		pid_t tid = atoi(entry->d_name); /* 0: no thread */
+	while (!running) {
+		pid_t tid;
 
+		errno = 0; /* the end of the directory leaves it so */
+		entry = SC_TRY_PTR("host.task", NULL, readdir(dir));
+		if (!entry) {
+			running = errno != 0;
+			break;
+		}
+		tid = atoi(entry->d_name); /* 0: no thread */
 		if (tid && tid != pid)
 			running = ++threads == THREADS_MOST || state_of(tid) == 'R';
 	}

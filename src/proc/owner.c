@@ -52,7 +52,13 @@ static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 	dir = SC_TRY_PTR("owner.task", NULL, opendir(path));
 	if (!dir)
 		return errno == ENOENT ? err : -errno;
-	while (err == -ESRCH && (entry = SC_TRY_PTR("owner.thread", NULL, readdir(dir)))) {
+	while (err == -ESRCH) {
+		errno = 0; /* the end of the directory leaves it so */
+		entry = SC_TRY_PTR("owner.thread", NULL, readdir(dir));
+		if (!entry) {
+			err = errno ? -errno : err;
+			break;
+		}
 		if (isdigit((unsigned char)entry->d_name[0]))
 			err = read_cookie(atoi(entry->d_name), addr, cookie);
 	}

@@ -267,6 +267,63 @@ static void test_processes(void **state)
 	CHILD_ASSERT(child_run(judge_process, NULL));
 }
 
+#define THREADS 16 /* beside the first, that is more than sc_host_is_running() asks */
+
+static void *sleep_on(void *unused)
+{
+	pause();
+	return unused;
+}
+
+/* Has one thread less beside its first until it is let go once. */
+static void have_threads(struct child *self, void *arg)
+{
+	pthread_t thread;
+	char byte;
+
+	(void)arg;
+	for (int i = 0; i < THREADS; i++) {
+		if (i == THREADS - 1) {
+			child_tell(self, "");
+			CHILD_CHECK(read(self->down, &byte, 1) == 1);
+		}
+		CHILD_CHECK(!pthread_create(&thread, NULL, sleep_on, NULL));
+	}
+	child_tell(self, "");
+	child_wait(self);
+}
+
+static void stop(const struct child *child)
+{
+	assert_return_code(kill(child->pid, SIGSTOP), errno);
+	assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
+}
+
+/* A process is taken for one that runs unless each of its threads is seen not to; all threads of a stopped one are. */
+static void test_running(void **state)
+{
+	char line[CHILD_LINE];
+	struct child child;
+
+	(void)state;
+	assert_true(sc_host_is_running(getpid()));
+	assert_true(child_start(&child, have_threads, NULL));
+	stop(&child);
+	assert_false(sc_host_is_running(child.pid));
+	if (core_failing("host.tasks", EMFILE))
+		assert_true(sc_host_is_running(child.pid));
+	if (core_failing("host.task", EIO))
+		assert_true(sc_host_is_running(child.pid));
+	core_failing(NULL, 0);
+	assert_return_code(kill(child.pid, SIGCONT), errno);
+	assert_int_equal(send(child.down, "", 1, 0), 1);
+	assert_int_equal(read(child.up, line, sizeof(line)), sizeof(line));
+	stop(&child);
+	assert_true(sc_host_is_running(child.pid)); /* it has too many threads to ask each */
+	child_kill(&child);
+	assert_true(sc_host_is_running(child.pid)); /* nothing shows that it sleeps */
+}
+
 /* ---- segments -------------------------------------------------------------------------------- */
 
 static void file_of(const char *addr, char name[SC_ADDR_NAME_MAX])
@@ -345,6 +402,43 @@ static void test_lost_lock(void **state)
 	assert_int_equal(child_end(&owner), 0);
 }
 
+/*
+ * Neither a descriptor nor a name is left by which to ask the life lock, and a process with the owner's pid runs. It is
+ * another program only if the kernel has marked the word of life and the memory does not show the cookie.
+ */
+static void test_nameless(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	assert_true(child_start(&owner, lose_lock, NULL));
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	sc_seg_drop_descriptor(seg);
+	file_of(owner.line, name);
+	sc_shmfile_path(name, path);
+	assert_return_code(unlink(path), errno);
+	assert_int_equal(sc_seg_check_owner(seg), -ENOENT);
+	for (int marked = 0; marked < 2; marked++) {
+		sc_store_release_32(&sc_seg_presence(seg)->life, marked ? SC_ABI_LIFE_ENDED : 1);
+		assert_false(sc_owner_is_dead(seg));
+		if (core_failing("owner.cookie", EPERM))
+			assert_false(sc_owner_is_dead(seg)); /* perhaps the cookie is there */
+		if (core_failing("owner.cookie", EFAULT))
+			assert_int_equal(sc_owner_is_dead(seg), marked);
+		core_failing(NULL, 0);
+		seg->header.owner.cookie++;
+		assert_int_equal(sc_owner_is_dead(seg), marked);
+		seg->cma_pid = 0; /* its pid is not visible here: a mark alone proves nothing */
+		assert_false(sc_owner_is_dead(seg));
+		seg->cma_pid = owner.pid;
+		seg->header.owner.cookie--;
+	}
+	sc_seg_detach(seg);
+	child_kill(&owner);
+}
+
 /* The cookie at the end of what is mapped. */
 static void test_half_a_cookie(void **state)
 {
@@ -369,7 +463,8 @@ static void test_half_a_cookie(void **state)
 static void judge_as_nobody(struct child *self, void *arg)
 {
 	const struct sc_abi_owner nobody = { 0 };
-	char name[SC_ADDR_NAME_MAX];
+	char name[SC_ADDR_NAME_MAX], address[SC_ADDR_SIZE];
+	struct sc_ep_name own;
 
 	(void)self;
 	file_of(arg, name);
@@ -379,7 +474,12 @@ static void judge_as_nobody(struct child *self, void *arg)
 	CHILD_CHECK(sc_owner_lives(&nobody, 0));
 	CHILD_CHECK(!sc_owner_left(arg));
 	CHILD_CHECK(sc_reap_name(name) == -EBUSY);
+	CHILD_CHECK(!sc_ep_name_init(&own));
+	CHILD_CHECK(sc_ep_name_address(&own, address) ==
+		    -ENOMEM); /* its address has parts that it does not know */
 	core_failing(NULL, 0);
+	CHILD_CHECK(!sc_ep_name_address(&own, address));
+	CHILD_CHECK(sc_addr_kind(address) == SC_ADDR_ENDPOINT);
 	CHILD_CHECK(sc_reap_name(name) == 1);
 }
 
@@ -419,9 +519,12 @@ static void test_no_thread_answers(void **state)
 	header.owner.pid_ns = host->pid_ns;
 	header.owner.pid = header.owner.cma_tid = getpid();
 	assert_false(sc_owner_lives(&header.owner, 0));
-	core_failing("owner.thread", EBADF); /* nor are they to be read */
 	header.owner.cma_tid = INT32_MAX;
-	assert_false(sc_owner_lives(&header.owner, 0));
+	header.owner.start_time = host->start_time;
+	core_failing("owner.thread", EIO); /* /proc does not name them: one may be there */
+	assert_true(sc_owner_lives(&header.owner, 0));
+	core_failing("owner.task", EMFILE);
+	assert_true(sc_owner_lives(&header.owner, 0));
 	core_failing(NULL, 0);
 }
 
@@ -791,7 +894,9 @@ int main(void)
 		cmocka_unit_test(test_little_known),
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_without_pidfs),
+		cmocka_unit_test(test_running),
 		cmocka_unit_test(test_lost_lock),
+		cmocka_unit_test(test_nameless),
 		cmocka_unit_test(test_half_a_cookie),
 		cmocka_unit_test(test_no_thread_answers),
 		cmocka_unit_test(test_left_to_be_read),
