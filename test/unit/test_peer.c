@@ -338,7 +338,7 @@ static void test_not_reached_and_gone(void **state)
 /* One that was given up connects again before its last claim is seen to have departed: it is let in behind that. */
 static void test_again_before_it_departs(void **state)
 {
-	struct sc_peer *there;
+	struct sc_peer *there, *back;
 
 	(void)state;
 	full_open();
@@ -349,9 +349,13 @@ static void test_again_before_it_departs(void **state)
 	ends_settle(&pair[0], 1); /* it cannot be answered */
 	assert_int_equal(comp_take(&pair[0].rx).err, 0);
 	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	back = end_find(&pair[0], &pair[1]);
 	end_close(&third);
 	ends_settle(&pair[0], 1);
 	ends_settle(&pair[1], 1);
+	/* there is room, but the last claim is not seen to have departed: this side does not begin anew before */
+	assert_true(back->full && sc_peer_is_parted(back) && back->in_slot != SC_PEER_NO_SLOT);
+	assert_int_equal(end_send(&pair[0], back, from, 8, 0, 0), -EUSERS);
 	assert_int_equal(comp_take(&pair[1].tx).err, EUSERS);
 	assert_int_equal(end_send(&pair[1], there, from, 8, 6, SC_TAGGED | SC_SILENT), 0);
 	assert_int_equal(there->out_slot, 0); /* before its last one, which was 1 */
@@ -2631,6 +2635,35 @@ static void test_gone_while_put_off(void **state)
 	}
 }
 
+static int let_go_at_map(const char *point)
+{
+	return strcmp(point, "seg.madvise") ? 0 : let_go_at_attach("otherfile.peer");
+}
+
+/* A peer closes while this endpoint, which has found it open, maps its segment: what it has sent is received. */
+static void test_gone_while_mapped(void **state)
+{
+	struct visit visit = { .size = 1000, .tells = true };
+	char line[CHILD_LINE];
+	struct sc_peer *peer;
+
+	(void)state;
+	peer = late_start(&visit);
+	assert_int_equal(send(late.down, "", 1, 0), 1);
+	assert_int_equal(read(late.up, line, sizeof(line)), sizeof(line));
+	(void)core_failing(NULL, 0);
+	sc_fault_hook = let_go_at_map;
+	assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 5, SC_TAGGED), 0);
+	sc_ep_poll(pair[0].ep);
+	assert_ptr_equal(sc_fault_hook, core_at_point); /* it has gone */
+	ends_settle(pair, 1);
+	(void)expect_received(&pair[0], peer, into, 1000, 5);
+	assert_true(pattern_is(into, 1000, 1));
+	assert_int_equal(pair[0].ep->counters.departures, 1);
+	assert_int_equal(sc_seg_claims(pair[0].ep->seg)[0], 0);
+	end_close(&pair[0]);
+}
+
 /* A peer that has come, and not been answered, closes: a send to it does not complete, and what it sent is received. */
 static void test_gone_before_it_is_called(void **state)
 {
@@ -3122,6 +3155,39 @@ static void test_again_directed(void **state)
 	pair_close(pair);
 }
 
+/* Two endpoints of one name are lost, and the first one is back: the source still knows of the second one. */
+static void test_again_of_two(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_source *source;
+	struct sc_peer *other;
+
+	(void)state;
+	again_begin();
+	attr.name = &again_name;
+	attr.index = INDEX + 1;
+	end_open(&third, &attr);
+	other = end_find(&pair[0], &third);
+	source = pair[0].peer->source;
+	assert_ptr_equal(other->source, source);
+	assert_int_equal(again_send(8, SC_SILENT), 0);
+	again_receive(8);
+	assert_int_equal(end_send(&pair[0], other, from, 8, 7, SC_TAGGED | SC_SILENT), 0);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	assert_ptr_equal(source->lost, pair[0].peer);
+	end_close(&third);
+	ends_settle(pair, 1);
+	assert_ptr_equal(source->lost, other);
+	again_open();
+	assert_int_equal(again_send(8, SC_SILENT), 0);
+	again_receive(8);
+	assert_int_equal(source->met, 1);
+	assert_ptr_equal(source->lost, other);
+	assert_int_equal(source->error, -ECONNRESET);
+	pair_close(pair);
+}
+
 /* There is a file, kept for a third to read in it: its owner has closed that as well. */
 static void test_again_closed(void **state)
 {
@@ -3274,7 +3340,7 @@ static void test_left_unmapped(void **state)
 }
 
 /* The connection between pair[0] and the last one, before the new one comes. */
-enum last { ANSWERED, CAME, CAME_UNSEEN, UNANSWERED, FULL, LASTS };
+enum last { ANSWERED, CAME, CAME_UNSEEN, UNANSWERED, FULL, FULL_CAME, LASTS };
 
 static void last_meets(enum last last)
 {
@@ -3286,7 +3352,7 @@ static void last_meets(enum last last)
 		again_receive(8);
 		if (last == ANSWERED)
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
-	} else if (last != FULL) {
+	} else if (last < FULL) {
 		assert_int_equal(end_recv(&pair[1], end_find(&pair[1], &pair[0]), &byte, 1, 5, SC_TAGGED),
 				 0);
 		if (last == CAME)
@@ -3298,6 +3364,13 @@ static void last_meets(enum last last)
 		one.config.slots = 1;
 		end_open(&pair[1], &one);
 		assert_int_equal(end_send(&third, end_find(&third, &pair[1]), from, 8, 0, SC_SILENT), 0);
+		if (last == FULL_CAME) {
+			assert_int_equal(
+				end_recv(&pair[1], end_find(&pair[1], &pair[0]), &byte, 1, 5, SC_TAGGED),
+				0);
+			ends_settle(pair, 1);
+			assert_int_equal(pair[0].peer->feed, SC_FEED_UP);
+		}
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -EUSERS);
 	}
 }
@@ -3400,9 +3473,18 @@ static void test_again_while_let_in(void **state)
 	pair_close(pair);
 }
 
-/* Of another process; with too little of what it takes for a while; and it ends. */
+/* Of another process; with too little of what it takes for a while, or what cannot be; and it ends. */
 static void test_again_elsewhere(void **state)
 {
+	static const struct {
+		const char *point;
+		int error, ret;
+	} fails[] = {
+		{ "shmfile.taken", EIO, -ECONNRESET }, /* it looks as if nobody is there */
+		{ "otherfile.peer", EMFILE, -EMFILE }, /* it may be there */
+		{ "seg.mmap", ENOMEM, -ENOMEM },       /* it is there */
+		{ "seg.mmap", EPERM, -ECONNRESET },    /* it stays lost */
+	};
 	struct child child;
 	int ret = 0;
 
@@ -3412,10 +3494,12 @@ static void test_again_elsewhere(void **state)
 	end_open(&pair[0], NULL);
 	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &pair[0].peer), 0);
 	for (int i = 0; i < 20; i++) {
-		if (i % 2 && core_failing(i % 4 == 1 ? "shmfile.taken" : "seg.mmap", i % 4 == 1 ? EIO : ENOMEM)) {
+		int fail = i / 2 % 4;
+
+		if (i % 2 && core_failing(fails[fail].point, fails[fail].error)) {
 			ends_settle(pair, 1);
 			ret = end_send(&pair[0], pair[0].peer, from, 8, 7, SC_TAGGED | SC_SILENT);
-			assert_int_equal(ret, i % 4 == 1 ? -ECONNRESET : -ENOMEM);
+			assert_int_equal(ret, fails[fail].ret);
 			core_failing(NULL, 0);
 		}
 		(void)again_send(8, SC_SILENT);
@@ -3436,7 +3520,10 @@ static void test_again_elsewhere(void **state)
 	(void)sc_reap_scan();
 }
 
-/* A receive from a peer that cannot be mapped just now is not taken: nothing would tell of the death of that peer. */
+/*
+ * A receive from a peer that cannot be mapped just now is not taken: nothing would tell of the death of that peer. It is
+ * taken if only the slot there has no memory: this endpoint watches the peer then.
+ */
 static void test_directed_without_memory(void **state)
 {
 	struct child child;
@@ -3449,8 +3536,13 @@ static void test_directed_without_memory(void **state)
 	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &pair[0].peer), 0);
 	if (core_failing("seg.mmap", ENOMEM))
 		assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), -EAGAIN);
-	(void)core_failing(NULL, 0);
-	assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), 0);
+	if (core_failing("memory.slot", ENOSPC)) {
+		assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), 0);
+		assert_int_equal(pair[0].peer->link, SC_LINK_NONE);
+		(void)core_failing(NULL, 0);
+	} else {
+		assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), 0);
+	}
 	assert_int_equal(write(child.down, "e", 1), 1);
 	assert_int_equal(child_reap(&child), 0);
 	while (end_idle(&pair[0]))
@@ -3612,6 +3704,7 @@ int main(void)
 		cmocka_unit_test(test_end_amid_a_claim),
 		cmocka_unit_test(test_gone_amid_a_connection),
 		cmocka_unit_test(test_gone_while_put_off),
+		cmocka_unit_test(test_gone_while_mapped),
 		cmocka_unit_test(test_gone_before_it_is_called),
 		cmocka_unit_test(test_claim_published_late),
 		cmocka_unit_test(test_claim_while_it_ends),
@@ -3626,6 +3719,7 @@ int main(void)
 		cmocka_unit_test(test_again_many_times),
 		cmocka_unit_test(test_again_first_what_was),
 		cmocka_unit_test(test_again_directed),
+		cmocka_unit_test(test_again_of_two),
 		cmocka_unit_test(test_again_comes_first),
 		cmocka_unit_test(test_again_written_first),
 		cmocka_unit_test(test_again_while_let_in),
