@@ -1428,23 +1428,56 @@ static void test_mad_reader(void **state)
 	}
 }
 
-/* The initiator moves the claim backwards: the owner does no operation of it any more. */
+/* The initiator moves the claim backwards: the owner does no operation of it any more, neither a put nor a get. */
 static void test_mad_writer(void **state)
 {
 	static const uint64_t claims[] = { 1, 2, 7, UINT32_MAX, 1ull << 31 };
+	const size_t count = sizeof(claims) / sizeof(claims[0]);
 
-	for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
+	for (size_t i = 0; i < 2 * count; i++) {
 		OPEN();
-		offer(from, 0, 8, 0);
-		sc_store_release_64(claim_word(), claims[i]);
+		memset(into, 0x5a, SPACE);
+		if (i < count)
+			offer(from, 0, 8, 0);
+		else
+			offer_get(into, 0, 8);
+		sc_store_release_64(claim_word(), claims[i % count]);
 		owner_polls();
 		assert_true(is_untouched(0, 0));
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, 0);
 		assert_int_equal(pair[1].ep->counters.quarantines, 1);
 		we_poll();
 		assert_true(comp_take(&pair[0].tx).err);
-		assert_true(end_idle(&pair[0]));
+		assert_true(end_idle(&pair[0]) && is_unwritten(0, 0));
 		rma_close();
 	}
+}
+
+/*
+ * Somebody writes over the claim of the initiator's slot, so that another may have the slot: the operations end, and the
+ * initiator writes no word of the slot after that.
+ */
+static void test_claim_overwritten(void **state)
+{
+	struct sc_abi_slot *slot;
+
+	OPEN();
+	for (int i = 0; i < 3; i++)
+		offer(from, 0, 8, 0);
+	slot = sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot);
+	sc_store_relaxed_64(&slot->delegation.claim, UINT64_MAX);
+	sc_store_relaxed_32(&slot->delegation.done, 0x5107);
+	sc_store_release_64(&sc_seg_claims(pair[1].ep->seg)[pair[0].peer->out_slot], 0);
+	sc_add_acq_rel_32(&sc_seg_presence(pair[0].ep->seg)->membership, SC_ABI_CHANGED);
+	we_poll();
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+	assert_true(end_idle(&pair[0]));
+	assert_true(slot->delegation.claim == UINT64_MAX);
+	assert_int_equal(slot->delegation.done, 0x5107);
+	assert_true(is_untouched(0, 0));
+	rma_close();
 }
 
 /* So many offers more have been taken, all of them gets. */
@@ -1669,10 +1702,43 @@ static void test_without_thread(void **state)
 	}
 }
 
+/*
+ * The initiator closes long after it has withdrawn a put and done it: the owner, which has passed over the record, does not
+ * do what the same lines of the ring hold by now.
+ */
+static void test_closes_long_after(void **state)
+{
+	uncounted = true;
+	OPEN();
+	uncounted = false;
+	offer(from, 0, 8, 0);
+	we_poll();
+	expect_done(1);
+	owner_polls();
+	assert_non_null(pair[1].peer->taker.passed);
+	for (int i = 0; i < SC_ABI_DELEGATED; i++) {
+		pair[0].peer->delegate.pause = 0;
+		offer(from, 8, 8, 0);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+	}
+	memset(space, 0xa5, SPACE);
+	end_close(&pair[0]);
+	owner_polls();
+	assert_int_equal(pair[1].ep->counters.departures, 1);
+	assert_true(is_untouched(0, 0));
+	rma_close();
+}
+
 /* The owner says that it has ended what has not been delegated: nothing is open with a peer that is given up. */
 static void test_mad_end(void **state)
 {
 	OPEN();
+	offer(from, 0, 8, 0);
+	owner_polls();
+	assert_false(sc_delegate_has_open(pair[0].peer)); /* this one has ended */
+	expect_done(1);
 	offer(from, 0, 8, 0);
 	assert_true(sc_delegate_has_open(pair[0].peer));
 	sc_store_release_32(&consumer()->delegated_done, 5);
@@ -2085,6 +2151,8 @@ int main(void)
 		cmocka_unit_test(test_many_withdrawn),
 		cmocka_unit_test(test_long_ago),
 		cmocka_unit_test(test_mad_writer),
+		cmocka_unit_test(test_claim_overwritten),
+		cmocka_unit_test(test_closes_long_after),
 		cmocka_unit_test(test_far_apart),
 		cmocka_unit_test(test_race),
 		cmocka_unit_test(test_owner_closes),

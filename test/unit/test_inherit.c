@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/atomic.h"
+#include "link/route.h"
 #include "proc/process.h"
 #include "proc/rescue.h"
 #include "rma/delegated.h"
@@ -406,6 +407,30 @@ static void test_vanished(void **state)
 	rma_close();
 }
 
+/* The initiator's segment, which has its buffers, is gone: the puts of which the ring has the bytes are done. */
+static void test_without_buffers(void **state)
+{
+	struct plan plan = { .withdrawn = PUTS };
+	struct sc_peer *peer;
+	struct sc_seg *seg;
+
+	(void)state;
+	peer = begin(&plan);
+	target_polls();
+	child_kill(&child);
+	seg = peer->seg;
+	peer->seg = NULL;
+	assert_true(sc_taker_inherit(peer));
+	peer->seg = seg;
+	wait_departed();
+	for (size_t i = 0; i < PUTS; i++)
+		if (sizes[i] <= SC_ROUTE_RECORD)
+			assert_memory_equal(space + i * APART, from + i * APART, sizes[i]);
+		else
+			assert_true(is_filled(i, 0xa5));
+	rma_close();
+}
+
 /* The owner closes the memory first: nothing is written after that. */
 static void test_closed(void **state)
 {
@@ -547,6 +572,7 @@ int main(void)
 		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_leaves),
 		cmocka_unit_test(test_vanished),
+		cmocka_unit_test(test_without_buffers),
 		cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_in_overflow),
 #if defined(SC_FAULT_INJECTION)

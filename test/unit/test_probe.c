@@ -451,7 +451,7 @@ static void test_known_briefly(void **state)
 	assert_int_equal(sc_probe_check(sc_probe_around(&brief, pages.write, 1), &write, 1, true), -EIO);
 }
 
-/* Of memory that is not all mapped nothing is known; nor of more pages than there may be, nor without memory. */
+/* Nothing is known of no memory, of memory that is not all mapped, of too many pages, nor without memory to know it in. */
 static void test_nothing_to_know(void **state)
 {
 	struct pages pages = map_pages();
@@ -459,6 +459,10 @@ static void test_nothing_to_know(void **state)
 	struct sc_probe *memory;
 
 	(void)state;
+	memory = sc_probe_new(apart, 0);
+	assert_int_equal(memory->count, 0);
+	assert_false(sc_probe_knows(memory, pages.write, 1, false));
+	free(memory);
 	apart[1].iov_base = pages.none;
 	memory = sc_probe_new(apart, 2);
 	assert_int_equal(memory->count, 0);

@@ -806,6 +806,32 @@ static void test_nobody(void **state)
 	assert_int_equal(target.ep->counters.refusals, 1);
 }
 
+/* At each look of the owner its time is over. */
+static void time_passes(void)
+{
+	__atomic_fetch_add(&clock_stopped_at, (int64_t)SC_REG_WAIT_MS * 1000000, __ATOMIC_RELAXED);
+	meanwhile = time_passes;
+}
+
+/* The log names a peer that still copies by its address, and shows nothing that is not an address. */
+static void test_leave_nobody(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+
+	(void)state;
+	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_PUBLISHED, reg);
+	strcpy(sc_seg_slot(target.ep->seg, 3)->intro.address, "\033[2Jnobody");
+	child_log_line[0] = '\0';
+	clock_stop();
+	meanwhile = time_passes;
+	end_close(&target);
+	meanwhile = NULL;
+	clock_go_on();
+	assert_non_null(strstr(child_log_line, "the peer (no address) still reports a copy"));
+	assert_null(strstr(child_log_line, "nobody"));
+	assert_int_equal(sc_reg_close(reg), 0);
+}
+
 static uint32_t late_name;
 
 static void raise_late(void)
@@ -1097,6 +1123,7 @@ int main(void)
 		TEST(test_die_meanwhile),
 		TEST(test_die_unseen),
 		TEST(test_nobody),
+		TEST(test_leave_nobody),
 		TEST(test_raised_at_the_fence),
 		TEST(test_not_let_in),
 		TEST(test_leave),

@@ -633,6 +633,55 @@ static void test_read_back(void **state)
 	rma_close();
 }
 
+/*
+ * The endpoint's thread reads the payload back once, and keeps it while the owner changes its table. If the endpoint
+ * closes before that has ended, the owner does the put.
+ */
+static void test_read_back_once(void **state)
+{
+	static const size_t sizes[] = { 200, 4096 };
+	static uint8_t buf[4096];
+
+	for (int i = 0; i < 4; i++) {
+		size_t size = sizes[i / 2];
+		struct sc_regtab_view table;
+		const struct sc_rma_op *op;
+		struct sc_reg_ref ref;
+		const void *copy;
+
+		OPEN();
+		table = sc_seg_table(pair[0].peer->seg);
+		assert_int_equal(sc_regtab_find(&table, sc_reg_key(reg), &ref), 0);
+		hold();
+		memcpy(buf, from, size);
+		inject(buf, 3, size);
+		memset(buf, 0, sizeof(buf));
+		sc_store_relaxed_32(&table.presence->chains, table.chains + 1);
+		table.regs[ref.index].key++;
+		expect_done(0);
+		op = pair[0].peer->delegate.open[0].op;
+		assert_non_null(op);
+		copy = op->copy;
+		assert_non_null(copy);
+		for (int poll = 0; poll < 1000; poll++)
+			(void)sc_ep_poll(pair[0].ep);
+		assert_ptr_equal(op->copy, copy);
+		assert_true(is_untouched(0, 0));
+		release();
+		if (i % 2)
+			end_close(&pair[0]);
+		table.regs[ref.index].key--;
+		sc_store_relaxed_32(&table.presence->chains, table.chains + 2);
+		if (i % 2)
+			owner_polls();
+		else
+			expect_done(1);
+		assert_memory_equal(space + 3, from, size);
+		assert_true(is_untouched(3, size));
+		rma_close();
+	}
+}
+
 /* The owner takes one with remote data when it polls, without another call of ours. */
 static void test_data(void **state)
 {
@@ -1279,6 +1328,7 @@ int main(void)
 		cmocka_unit_test(test_large),
 		cmocka_unit_test(test_large_before_message),
 		cmocka_unit_test(test_read_back),
+		cmocka_unit_test(test_read_back_once),
 		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_data_waits),
 		cmocka_unit_test(test_data_waits_together),

@@ -281,6 +281,46 @@ static void test_bad_withdrawn_offer(void **state)
 	expect_given_up();
 }
 
+/* A withdrawn put that its initiator has not done when it closes: the victim does it if its record makes sense. */
+static void left_offer(uint32_t flags, uint32_t lines, uint32_t size, uint16_t first, bool sound)
+{
+	uint64_t words[WORDS];
+
+	memset(words, 0x5b, sizeof(words));
+	victim_open(WAY_PULL);
+	words[1] = sc_reg_key(reg);
+	words[2] = 0;
+	if (flags & SC_ABI_F_BOUNCED)
+		set_bufs(words, first);
+	sc_seg_slot(pair[1].ep->seg, pair[1].peer->in_slot)->delegation.claim = (uint64_t)1 << 32;
+	raw_record(CTL(SC_ABI_DELEGATE_PUT, flags, lines, size), words);
+	ends_settle(&pair[1], 1);
+	assert_true(is_untouched());
+	end_close(&pair[0]);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].ep->counters.departures, 1);
+	assert_int_equal(written.value, sound);
+	assert_int_equal(is_untouched(), !sound);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	expect_served();
+	victim_close();
+}
+
+static void test_left_offers(void **state)
+{
+	uint32_t size = end_attr().config.buf_size, count = end_attr().config.buf_count;
+
+	(void)state;
+	left_offer(0, 1, 32, 0, true);
+	left_offer(0, 1, 33, 0, false);
+	left_offer(0, 2, 32, 0, false);
+	left_offer(0, 16, 32 + 15 * 56 + 1, 0, false);
+	left_offer(0, 1, UINT32_MAX, 0, false);
+	left_offer(SC_ABI_F_BOUNCED, 1, size, 0, true);
+	left_offer(SC_ABI_F_BOUNCED, 1, SC_ABI_RECORD_BUFS * size + 1, 0, false);
+	left_offer(SC_ABI_F_BOUNCED, 1, 1, (uint16_t)count, false);
+}
+
 /* Addresses and lengths that leave the registered memory, keys of none; of PUT, bounced and not, and GET. */
 static void test_wrong_places(void **state)
 {
@@ -1615,6 +1655,7 @@ int main(void)
 		cmocka_unit_test(test_bad_puts),
 		cmocka_unit_test(test_bad_offers),
 		cmocka_unit_test(test_bad_withdrawn_offer),
+		cmocka_unit_test(test_left_offers),
 		cmocka_unit_test(test_wrong_places),
 		cmocka_unit_test(test_strange_puts),
 		cmocka_unit_test(test_data_of_puts),
