@@ -148,35 +148,50 @@ static char state_of(pid_t tid)
 	return at ? *at : 0;
 }
 
-bool sc_host_is_running(pid_t pid)
+int sc_host_threads(pid_t pid, int (*visit)(pid_t tid, void *arg), void *arg)
 {
-	char first = state_of(pid), path[32];
 	struct dirent *entry;
-	bool running = false;
-	int threads = 0;
+	char path[32];
+	int ret = 0;
 	DIR *dir;
 
-	if (!first || first == 'R')
-		return true;
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	dir = SC_TRY_PTR("host.tasks", NULL, opendir(path));
 	if (!dir)
-		return true;
-	while (!running) {
+		return -errno;
+	do {
 		pid_t tid;
 
 		errno = 0; /* the end of the directory leaves it so */
 		entry = SC_TRY_PTR("host.task", NULL, readdir(dir));
-		if (!entry) {
-			running = errno != 0;
-			break;
-		}
-		tid = atoi(entry->d_name); /* 0: no thread */
-		if (tid && tid != pid)
-			running = ++threads == THREADS_MOST || state_of(tid) == 'R';
-	}
+		tid = entry ? atoi(entry->d_name) : 0; /* 0: no thread */
+		if (!entry)
+			ret = -errno;
+		else if (tid)
+			ret = visit(tid, arg);
+	} while (entry && !ret);
 	SC_CALL("host.tasks_close", closedir(dir));
-	return running;
+	return ret;
+}
+
+struct running {
+	pid_t pid; /* its first thread has been asked */
+	int others;
+};
+
+static int visit_state(pid_t tid, void *arg)
+{
+	struct running *process = arg;
+
+	return tid != process->pid && (++process->others == THREADS_MOST || state_of(tid) == 'R');
+}
+
+bool sc_host_is_running(pid_t pid)
+{
+	struct running process = { .pid = pid };
+	char first = state_of(pid);
+
+	return !first || first == 'R' || sc_host_threads(pid, visit_state, &process);
 }
 
 uint64_t sc_host_pidfd_inode(int pidfd)

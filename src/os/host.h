@@ -63,6 +63,12 @@ bool sc_host_runs(pid_t pid, uint64_t start_time, uint64_t pidfs_ino);
 bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino);
 
 /*
+ * Visits the threads of a process (in this pid namespace) until `visit` returns another value than 0, which it returns. 0:
+ * all were visited; -ENOENT: there is no such process; negative errno: the kernel does not name all of them.
+ */
+int sc_host_threads(pid_t pid, int (*visit)(pid_t tid, void *arg), void *arg);
+
+/*
  * Tells whether a thread of that process (in this pid namespace) runs or is ready to run. True if the kernel does not tell,
  * and for processes with many threads. Takes some microseconds for each of up to 16 threads.
  */

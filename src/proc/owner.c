@@ -14,11 +14,7 @@
 #define _GNU_SOURCE 1
 #include "proc/owner.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -40,30 +36,26 @@ static int read_cookie(pid_t tid, uint64_t addr, uint64_t *cookie)
 	return got >= 0 ? -EFAULT : -errno;
 }
 
+struct reading {
+	uint64_t addr, *cookie;
+	int err;
+};
+
+static int visit_cookie(pid_t tid, void *arg)
+{
+	struct reading *reading = arg;
+
+	reading->err = read_cookie(tid, reading->addr, reading->cookie);
+	return reading->err != -ESRCH;
+}
+
 /* Reads the cookie through any thread of the owner: the thread in the file may have ended before the others. */
 static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 {
-	char path[32];
-	struct dirent *entry;
-	int err = -ESRCH;
-	DIR *dir;
+	struct reading reading = { addr, cookie, -ESRCH };
+	int ret = sc_host_threads(pid, visit_cookie, &reading);
 
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	dir = SC_TRY_PTR("owner.task", NULL, opendir(path));
-	if (!dir)
-		return errno == ENOENT ? err : -errno;
-	while (err == -ESRCH) {
-		errno = 0; /* the end of the directory leaves it so */
-		entry = SC_TRY_PTR("owner.thread", NULL, readdir(dir));
-		if (!entry) {
-			err = errno ? -errno : err;
-			break;
-		}
-		if (isdigit((unsigned char)entry->d_name[0]))
-			err = read_cookie(atoi(entry->d_name), addr, cookie);
-	}
-	SC_CALL("owner.task_close", closedir(dir));
-	return err;
+	return ret < 0 && ret != -ENOENT ? ret : reading.err;
 }
 
 /* Tells whether the kernel has marked the word of life; the mark replaces the tid. */

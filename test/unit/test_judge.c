@@ -521,9 +521,9 @@ static void test_no_thread_answers(void **state)
 	assert_false(sc_owner_lives(&header.owner, 0));
 	header.owner.cma_tid = INT32_MAX;
 	header.owner.start_time = host->start_time;
-	core_failing("owner.thread", EIO); /* /proc does not name them: one may be there */
+	core_failing("host.task", EIO); /* /proc does not name them: one may be there */
 	assert_true(sc_owner_lives(&header.owner, 0));
-	core_failing("owner.task", EMFILE);
+	core_failing("host.tasks", EMFILE);
 	assert_true(sc_owner_lives(&header.owner, 0));
 	core_failing(NULL, 0);
 }
