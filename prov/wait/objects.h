@@ -282,7 +282,7 @@ struct shmcma_cntr {
 	struct sc_cntr given;		  /* the value at the application's last change, */
 	uint64_t changes;		  /* and the number of its changes */
 	struct shmcma_work *works;	  /* operations that wait for it (work.c) */
-	struct shmcma_work *last_work;
+	struct shmcma_work *last_work;	  /* the last one of `works`, where most are added */
 	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while `works` is not empty */
 	bool lent;			  /* operations under way may count here after fi_close() */
 	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include "os/self.h"
 
-/* The pidfds of this process. All callers hold the same lock while they call. */
+/* The pidfds of this process. These functions lock nothing: each caller holds one mutex, which is the same for all. */
 
 #define SC_NO_PIDFD -1
 

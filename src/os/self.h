@@ -23,8 +23,8 @@ struct sc_pidfd {
 };
 
 /*
- * The state of this process in the modules of this room, each part with its own mutex. The callers of pidfd.h hold one for
- * the pidfds.
+ * The state of this process in the modules of this room, each part with its own mutex. The pidfds have none: the
+ * mutex that callers of pidfd.h hold protects them.
  */
 struct sc_self {
 	pthread_mutex_t begin_mutex;

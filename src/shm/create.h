@@ -5,7 +5,10 @@
 #include <shmcma/core.h>
 #include "shm/seg.h"
 
-/* The sizes of a new segment, see struct sc_config. The caller keeps them within the limits that header.c checks. */
+/*
+ * The sizes of a new segment, which struct sc_config explains. The endpoint that creates the segment keeps them within the
+ * limits that header.c checks.
+ */
 struct sc_seg_geometry {
 	uint32_t slots;
 	uint32_t buf_size, buf_count;

@@ -348,41 +348,6 @@ static void more_than_room(void)
 	free(contexts);
 }
 
-/* They are posted by threshold, those of one threshold as they were submitted. */
-static void in_order(void)
-{
-	static const uint64_t thresholds[] = { 5, 2, 9, 2, 7, 9, 1, 9, 5 };
-	static const uint32_t order[] = { 6, 1, 3, 0, 8, 4, 2, 5, 7 };
-	enum { WORKS = sizeof(order) / sizeof(order[0]) };
-	struct fi_triggered_context contexts[WORKS];
-	struct fid_cntr *cntr;
-	struct pair pair;
-
-	pair_open(&pair, &triggers);
-	cntr = open_cntr(&pair);
-	for (uint32_t i = 0; i < WORKS; i++) {
-		struct kind_msg msg = { .iov = { { &i, sizeof(i) } },
-					.iov_count = 1,
-					.context = &contexts[i] };
-
-		contexts[i] = at(cntr, thresholds[i]);
-		msg.addr = pair.a.peer;
-		gives(kind_sendmsg(false, &pair.a, &msg, FI_TRIGGER | FI_INJECT), 0);
-	}
-	for (size_t i = 0; i < WORKS; i++) {
-		uint64_t before = fi_cntr_read(cntr), after = thresholds[order[i]];
-		uint32_t number = UINT32_MAX;
-
-		gives(fi_cntr_add(cntr, after - before), 0);
-		gives(fi_recv(pair.b.ep, &number, sizeof(number), NULL, FI_ADDR_UNSPEC, NULL), 0);
-		pair_done(&pair, &pair.b);
-		gives(number, order[i]);
-		must(pair_done(&pair, &pair.a).entry.op_context == &contexts[number]);
-	}
-	close_cntr(cntr);
-	pair_close(&pair);
-}
-
 /* A thread of the provider posts them, while the application looks at its own memory. */
 __attribute__((no_sanitize_thread)) static char look(const void *where)
 {
@@ -1053,7 +1018,6 @@ int main(void)
 		ALONE(cancelled),
 		ALONE(endpoint_closed),
 		ALONE(more_than_room),
-		ALONE(in_order),
 		ALONE(deferred_messages),
 		ALONE(endpoint_counter),
 		ALONE(counter_works),

@@ -552,7 +552,7 @@ static void visit_rest(void)
 
 /* ---- a process for each processor ------------------------------------------------------------- */
 
-/* The results of the schedules of one of them. */
+/* A worker process hands these to the first process when it ends; see the variables of the same names. */
 struct results {
 	unsigned counts[PROTOCOLS][2][POINTS_MAX];
 	bool met[PROTOCOLS][2][POINTS_MAX];
