@@ -18,8 +18,6 @@ enum {
 	DELEGATED_GET_MAX = 16384,
 	/* "Delegated operations": nanoseconds that a delegated operation takes, besides its bytes, more than a copy by CMA. */
 	DELEGATED_NS = 300,
-	/* "Delegated operations": nanoseconds of a copy that is sooner than bytes in buffers. */
-	QUICK_CMA_NS = 1000,
 	/* "Assisted operations": bytes of a put, or of one of a stream, that are worth the record; of a single get. */
 	COOPERATIVE_MIN = 131072,
 	COOPERATIVE_GET_MIN = 65536,
@@ -55,8 +53,7 @@ static bool is_sooner_delegated(bool put, size_t size, const struct sc_route_cos
 }
 
 /*
- * An injected put is delegated if a thread, or the peer, does it without another call; but one of more than
- * SC_ROUTE_BUFFERED bytes is not, where a copy by CMA is known to take less than QUICK_CMA_NS.
+ * An injected put is delegated if a thread, or the peer, does it without another call.
  *
  * Above SC_ROUTE_SMALL bytes, no operation of a stream is delegated, and others if that is sooner. But behind delegated
  * operations that have not ended each is: the peer will take those soon, and this process would have to withdraw them. Of
@@ -67,9 +64,8 @@ static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_
 {
 	if (!has(facts, SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE, 0))
 		return false;
-	if (facts & SC_FACT_INJECTED)
-		return facts & SC_FACT_KEPT &&
-		       !(size > SC_ROUTE_BUFFERED && costs->cma_ns && costs->cma_ns < QUICK_CMA_NS);
+	if (facts & SC_FACT_INJECTED && !(facts & SC_FACT_KEPT))
+		return false;
 	if (size <= SC_ROUTE_SMALL)
 		return true;
 	if (size > (put ? DELEGATED_PUT_MAX : DELEGATED_GET_MAX))

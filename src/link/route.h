@@ -51,11 +51,6 @@ enum sc_way {
  */
 #define SC_ROUTE_RECORD 256
 /*
- * The largest injected put, in bytes, that is delegated even where a copy by CMA is quick (docs/MEASUREMENTS.md,
- * "Delegated operations").
- */
-#define SC_ROUTE_BUFFERED 2048
-/*
  * The size of the largest small operation, in bytes (docs/MEASUREMENTS.md, "Delegated operations"). The way of a small
  * operation depends on no other facts than DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT, unless it is one of a stream
  * and lacks DELEGABLE or ONE_RANGE.
@@ -63,8 +58,8 @@ enum sc_way {
 #define SC_ROUTE_SMALL 4096
 
 /*
- * The cost of a payload by each way, nanoseconds; 0: unknown. sc_route() reads both costs for a message, and for an
- * operation of more than SC_ROUTE_SMALL bytes; for an injected put of more than SC_ROUTE_BUFFERED bytes it reads cma_ns.
+ * The cost of a payload by each way, nanoseconds; 0: unknown. sc_route() reads them for a message, and for an operation of
+ * more than SC_ROUTE_SMALL bytes.
  */
 struct sc_route_costs {
 	uint64_t cma_ns, buffers_ns;

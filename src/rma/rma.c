@@ -109,11 +109,8 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 	}
 	if (__builtin_expect(sc_delegate_may(peer, rma->flags & SC_RMA_WRITE, size), 1))
 		facts |= SC_FACT_DELEGABLE;
-	if (facts & SC_FACT_INJECTED && sc_delegate_may_inject(peer, sc_delegate_is_heard(peer, rma))) {
+	if (facts & SC_FACT_INJECTED && sc_delegate_may_inject(peer, sc_delegate_is_heard(peer, rma)))
 		facts |= SC_FACT_KEPT;
-		if (size > SC_ROUTE_BUFFERED)
-			costs->cma_ns = sc_calibration_cma_ns(size, rma->iov_count, 1);
-	}
 	return facts;
 }
 
