@@ -52,6 +52,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "../meminfo.h"
+#include "../pattern.h"
 #include "../watchdog.h"
 #include "older.h"
 
@@ -665,48 +666,6 @@ static inline uint64_t kind_cq_flags(bool tagged, uint64_t direction)
 }
 
 /* ---- payload --------------------------------------------------------------------------------- */
-
-/*
- * Every byte of every message is made and looked at. A sanitizer, which would take many times as long if it saw
- * each, sees the calls that move and compare pieces, but not how a piece is made.
- */
-#define PATTERN_PIECE 1024
-
-__attribute__((no_sanitize_address, no_sanitize_thread)) static inline void
-pattern_make(uint8_t piece[PATTERN_PIECE], size_t offset, size_t len, unsigned int seed)
-{
-	for (size_t i = 0; i < len; i++) {
-		size_t at = offset + i;
-
-		piece[i] = (uint8_t)((at * 2654435761u >> 13) + at + seed * 31);
-	}
-}
-
-static inline void pattern_fill(void *buf, size_t offset, size_t len, unsigned int seed)
-{
-	uint8_t piece[PATTERN_PIECE];
-	size_t part;
-
-	for (size_t i = 0; i < len; i += part) {
-		part = len - i < PATTERN_PIECE ? len - i : PATTERN_PIECE;
-		pattern_make(piece, offset + i, part, seed);
-		memcpy((uint8_t *)buf + i, piece, part);
-	}
-}
-
-static inline bool pattern_is(const void *buf, size_t offset, size_t len, unsigned int seed)
-{
-	uint8_t piece[PATTERN_PIECE];
-	size_t part;
-
-	for (size_t i = 0; i < len; i += part) {
-		part = len - i < PATTERN_PIECE ? len - i : PATTERN_PIECE;
-		pattern_make(piece, offset + i, part, seed);
-		if (memcmp((const uint8_t *)buf + i, piece, part))
-			return false;
-	}
-	return true;
-}
 
 /* Each of these bytes is `value`. */
 static inline bool bytes_are(const uint8_t *bytes, size_t len, uint8_t value)

@@ -29,6 +29,7 @@
 #include "proc/owner.h"
 #include "proc/reap.h"
 #include "link/state.h"
+#include "../pattern.h"
 #include "../unit/pidfds.h"
 
 #define OPS_MAX 512
@@ -165,26 +166,6 @@ static bool stays(const struct side *side)
 
 /* ---- payload --------------------------------------------------------------------------------- */
 
-static void pattern_fill(uint8_t *buf, size_t size, uint64_t seed)
-{
-	for (size_t i = 0; i < size; i += 8) {
-		uint64_t word = (seed + 1) * 0x9e3779b97f4a7c15u + i;
-
-		memcpy(buf + i, &word, size - i < 8 ? size - i : 8);
-	}
-}
-
-static bool pattern_is(const uint8_t *buf, size_t size, uint64_t seed)
-{
-	for (size_t i = 0; i < size; i += 8) {
-		uint64_t word = (seed + 1) * 0x9e3779b97f4a7c15u + i;
-
-		if (memcmp(buf + i, &word, size - i < 8 ? size - i : 8))
-			return false;
-	}
-	return true;
-}
-
 /* Tags: the sender of a message, and its number. */
 static uint64_t seed_of(int sender, int number)
 {
@@ -232,7 +213,7 @@ static void completed(struct side *side, const struct sc_comp *comp)
 			return;
 		side->received++;
 		side->received_well += !comp->err;
-		if (!comp->err && !pattern_is(comp->buf, comp->len, comp->tag))
+		if (!comp->err && !pattern_is(comp->buf, 0, comp->len, comp->tag))
 			complain("a message of %zu bytes in a multi-receive is not what was sent",
 				 comp->len);
 		return;
@@ -246,10 +227,10 @@ static void completed(struct side *side, const struct sc_comp *comp)
 	if (op->kind == OP_RECV && comp->err != ECANCELED) {
 		side->received++;
 		side->received_well += !comp->err && !is_to(side, LOSES_MESSAGE);
-		if (!comp->err && (comp->len != op->size || !pattern_is(op->buf, op->size, op->seed)))
+		if (!comp->err && (comp->len != op->size || !pattern_is(op->buf, 0, op->size, op->seed)))
 			complain("a message of %zu bytes is not what was sent", op->size);
 	}
-	if (op->kind == OP_RMA && op->checks && !comp->err && !pattern_is(op->buf, op->size, op->seed))
+	if (op->kind == OP_RMA && op->checks && !comp->err && !pattern_is(op->buf, 0, op->size, op->seed))
 		complain("a get of %zu bytes has brought something else", op->size);
 }
 
@@ -319,7 +300,7 @@ static void send_one(struct side *side, int number, const struct message *messag
 	};
 	int ret;
 
-	pattern_fill(op->buf, op->size, seed);
+	pattern_fill(op->buf, 0, op->size, seed);
 	for (int i = 0; i < message->pieces; i++) {
 		size_t here = i + 1 == message->pieces ? message->size - at_byte : part;
 
@@ -919,7 +900,7 @@ static void rma_one(struct side *side, const struct sc_remote *remote, size_t co
 	op = op_new(side, OP_RMA, 7, size);
 	iov = (struct iovec){ op->buf, size };
 	if (flags & SC_RMA_WRITE)
-		pattern_fill(op->buf, size, 7);
+		pattern_fill(op->buf, 0, size, 7);
 	op->checks = !(flags & SC_RMA_WRITE) && count == 1 &&
 		     (remote->key == side->other->keys[0] || !may_fail());
 	rma.context = op;
@@ -1000,7 +981,7 @@ static void work_target(struct side *side)
 				  { memory + 170000, 20000 } };
 	struct sc_reg *whole, *parts;
 
-	pattern_fill(memory, sizeof(memory), 7);
+	pattern_fill(memory, 0, sizeof(memory), 7);
 	whole = reg_open(side, &one, 1, 0, side->protocol->flags & EVENTS ? SC_REG_EVENT : 0);
 	parts = reg_open(side, three, 3, 0x1234, SC_REG_KEY);
 	side->me->keys[0] = whole ? sc_reg_key(whole) : 0;
@@ -1012,7 +993,7 @@ static void work_target(struct side *side)
 	reg_close(side, parts);
 	reg_close(side, whole);
 	if (side->protocol->work[0] == work_initiator && !may_fail() && !has_action(KILL) &&
-	    !pattern_is(memory, 100000, 7))
+	    !pattern_is(memory, 0, 100000, 7))
 		complain("the memory is not what was put there");
 }
 
@@ -1111,7 +1092,7 @@ static void work_offered_target(struct side *side)
 	struct iovec one = { memory, sizeof(memory) / 2 };
 	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
 
-	pattern_fill(memory, sizeof(memory), 7);
+	pattern_fill(memory, 0, sizeof(memory), 7);
 	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
 	go_on(side, 2);
 	if (wait_stage(side, 3)) {
@@ -1149,7 +1130,7 @@ static void work_assisting_target(struct side *side)
 	struct iovec one = { memory, sizeof(memory) };
 	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
 
-	pattern_fill(memory, sizeof(memory), 7);
+	pattern_fill(memory, 0, sizeof(memory), 7);
 	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
 	go_on(side, 2);
 	(void)wait_stage(side, 3);
@@ -1163,7 +1144,7 @@ static void work_closing_target(struct side *side)
 	struct iovec one = { memory, sizeof(memory) / 2 };
 	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
 
-	pattern_fill(memory, sizeof(memory), 7);
+	pattern_fill(memory, 0, sizeof(memory), 7);
 	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
 	go_on(side, 2);
 	(void)wait_stage(side, 2);
@@ -1249,7 +1230,7 @@ static void work_registrar(struct side *side)
 	struct sc_reg *none =
 		nowhere == MAP_FAILED ? NULL : reg_open(side, &unreadable, 1, NOWHERE_KEY, SC_REG_KEY);
 
-	pattern_fill(memory, sizeof(memory), 7);
+	pattern_fill(memory, 0, sizeof(memory), 7);
 	regs[0] = reg_open(side, ranges, 1, 1000, SC_REG_KEY);
 	side->me->keys[0] = 1000;
 	go_on(side, 2);

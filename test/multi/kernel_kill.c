@@ -429,8 +429,8 @@ static void take_message(enum class class, uint64_t id, const uint8_t *buf, size
 		   "class %d received message %#llx", class, (unsigned long long)id);
 	mt_require(len == message_size(id), "message %#llx: %zu bytes, not %zu", (unsigned long long)id,
 		   len, message_size(id));
-	mt_require(mt_verify(buf, len, id, 0) < 0, "message %#llx of %zu bytes: byte %zd is wrong",
-		   (unsigned long long)id, len, mt_verify(buf, len, id, 0));
+	mt_require(pattern_differs(buf, 0, len, id) < 0, "message %#llx of %zu bytes: byte %zd is wrong",
+		   (unsigned long long)id, len, pattern_differs(buf, 0, len, id));
 	mail = mail_of(slot, incarnation);
 	note_number(mail, id);
 	mail->count++;
@@ -595,7 +595,7 @@ static bool post_send(struct flight *flight, enum class class)
 	flight->kind = SEND;
 	flight->id = message_id(w.slot, w.incarnation, class, partner->numbers[class] + 1);
 	flight->len = message_size(flight->id);
-	mt_fill(flight->buf, flight->len, flight->id, 0);
+	pattern_fill(flight->buf, 0, flight->len, flight->id);
 	if (!accepted(flight, call_send(flight, &injected)))
 		return false;
 	partner->numbers[class]++;
@@ -616,7 +616,7 @@ static bool post_put(struct flight *flight)
 	flight->kind = PUT;
 	flight->id = mt_random(&w.random);
 	flight->len = mt_below(&w.random, (size_t)1 << (4 + mt_below(&w.random, 13))) + 1;
-	mt_fill(flight->buf, flight->len, flight->id, 0);
+	pattern_fill(flight->buf, 0, flight->len, flight->id);
 	if (!accepted(flight, fi_write(w.ep, flight->buf, flight->len, NULL, partner->addr,
 				       partner->yard.addr + piece() * PIECE, partner->yard.key, flight)))
 		return false;
@@ -712,7 +712,7 @@ static void start(struct partner *partner, bool large, bool (*post)(struct fligh
 
 static void check_read_back(const struct flight *flight)
 {
-	ssize_t bad = mt_verify(flight->buf, flight->len, flight->id, 0);
+	ssize_t bad = pattern_differs(flight->buf, 0, flight->len, flight->id);
 
 	mt_require(bad < 0, "byte %zd of %zu that were put to %s is not there", bad, flight->len,
 		   partner_name(flight->partner));
@@ -722,8 +722,8 @@ static void check_read_back(const struct flight *flight)
 static void check_get(const struct flight *flight)
 {
 	const struct partner *partner = flight->partner;
-	ssize_t bad = mt_verify(flight->buf, flight->len,
-				gallery_seed(partner->slot, partner->incarnation), flight->at);
+	ssize_t bad = pattern_differs(flight->buf, flight->at, flight->len,
+				      gallery_seed(partner->slot, partner->incarnation));
 
 	mt_require(bad < 0, "byte %zd of %zu that were read at %zu of %s is wrong", bad, flight->len,
 		   flight->at, partner_name(partner));
@@ -1240,7 +1240,7 @@ static void begin(void)
 	w.yard = calloc(1, YARD);
 	w.mail = calloc(KILL_SLOTS * KILL_KEPT, sizeof(*w.mail));
 	mt_require(w.gallery && w.yard && w.mail, "no memory");
-	mt_fill(w.gallery, GALLERY, gallery_seed(w.slot, w.incarnation), 0);
+	pattern_fill(w.gallery, 0, GALLERY, gallery_seed(w.slot, w.incarnation));
 	make_flights();
 	make_receives();
 	open_endpoint();

@@ -156,7 +156,7 @@ static void payload_fill(uint8_t *buf, size_t len, const struct spec *spec, size
 
 	for (; spec->size >= 8 && i < len && at + i < 8; i++)
 		buf[i] = (uint8_t)(spec->id >> ((at + i) * 8));
-	mt_fill(buf + i, len - i, spec->id, at + i);
+	pattern_fill(buf + i, at + i, len - i, spec->id);
 }
 
 static ssize_t payload_verify(const uint8_t *buf, size_t len, const struct spec *spec, size_t at)
@@ -167,7 +167,7 @@ static ssize_t payload_verify(const uint8_t *buf, size_t len, const struct spec 
 	for (; spec->size >= 8 && i < len && at + i < 8; i++)
 		if (buf[i] != (uint8_t)(spec->id >> ((at + i) * 8)))
 			return (ssize_t)i;
-	bad = mt_verify(buf + i, len - i, spec->id, at + i);
+	bad = pattern_differs(buf + i, at + i, len - i, spec->id);
 	return bad < 0 ? bad : bad + (ssize_t)i;
 }
 

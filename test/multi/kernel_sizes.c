@@ -114,7 +114,7 @@ static void shot_send(struct range *r, const struct shot *shot)
 
 	end = lay_out(iov, m.pieces, r->out, shot->size, shot->number * 2);
 	for (size_t i = 0; i < m.pieces; done += iov[i++].iov_len)
-		mt_fill(iov[i].iov_base, iov[i].iov_len, shot->number, done);
+		pattern_fill(iov[i].iov_base, done, iov[i].iov_len, shot->number);
 	if (!shot->unexpected)
 		mt_barrier(r->ep); /* the receive is posted */
 	mt_post_send(r->ep, &op, &m);
@@ -146,7 +146,7 @@ static void check_arena(const struct range *r, const struct shot *shot, const st
 	for (size_t i = 0; i < shot->recv_pieces; i++) {
 		size_t at = (size_t)((uint8_t *)iov[i].iov_base - r->in);
 		size_t len = iov[i].iov_len < left ? iov[i].iov_len : left;
-		ssize_t bad = mt_verify(r->in + at, len, shot->number, done);
+		ssize_t bad = pattern_differs(r->in + at, done, len, shot->number);
 
 		mt_require(bad < 0, "byte %zu of the message is wrong", done + (size_t)bad);
 		check_poison(r, clean, at);

@@ -738,69 +738,6 @@ uint64_t mt_below(struct mt_random *random, uint64_t bound)
 	return mt_random(random) % bound;
 }
 
-/*
- * These touch every byte of every message: not worth a race detector's time, which sees no memory of
- * other processes anyway.
- */
-#define UNTRACED __attribute__((no_sanitize_thread))
-
-/* Eight bytes of the pattern; cheap, and no two places nor seeds are alike. */
-UNTRACED static inline uint64_t pattern_word(uint64_t key, size_t index)
-{
-	uint64_t x = key + index * 0xd6e8feb86659fd93ULL;
-
-	return x ^ (x >> 32);
-}
-
-UNTRACED static inline uint8_t pattern_byte(uint64_t key, size_t at)
-{
-	return (uint8_t)(pattern_word(key, at / 8) >> (at % 8 * 8));
-}
-
-/* Bytes before the first whole word. */
-static size_t pattern_head(size_t len, size_t offset)
-{
-	size_t head = (8 - offset % 8) % 8;
-
-	return head < len ? head : len;
-}
-
-UNTRACED void mt_fill(void *buf, size_t len, uint64_t seed, size_t offset)
-{
-	size_t i, head = pattern_head(len, offset);
-	uint64_t key = mt_hash(seed), word;
-	uint8_t *p = buf;
-
-	for (i = 0; i < head; i++)
-		p[i] = pattern_byte(key, offset + i);
-	for (; len - i >= 8; i += 8) {
-		word = pattern_word(key, (offset + i) / 8);
-		memcpy(p + i, &word, 8);
-	}
-	for (; i < len; i++)
-		p[i] = pattern_byte(key, offset + i);
-}
-
-UNTRACED ssize_t mt_verify(const void *buf, size_t len, uint64_t seed, size_t offset)
-{
-	size_t i, head = pattern_head(len, offset);
-	uint64_t key = mt_hash(seed), word;
-	const uint8_t *p = buf;
-
-	for (i = 0; i < head; i++)
-		if (p[i] != pattern_byte(key, offset + i))
-			return (ssize_t)i;
-	for (; len - i >= 8; i += 8) {
-		memcpy(&word, p + i, 8);
-		if (word != pattern_word(key, (offset + i) / 8))
-			break;
-	}
-	for (; i < len; i++)
-		if (p[i] != pattern_byte(key, offset + i))
-			return (ssize_t)i;
-	return -1;
-}
-
 ssize_t mt_verify_byte(const void *buf, size_t len, uint8_t value)
 {
 	const uint8_t *p = buf;

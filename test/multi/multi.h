@@ -33,6 +33,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
+#include "../pattern.h"
 #include "../watchdog.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -168,10 +169,6 @@ uint64_t mt_random(struct mt_random *random);
 /* 0 <= result < bound */
 uint64_t mt_below(struct mt_random *random, uint64_t bound);
 
-/* Bytes [offset, offset + len) of the pattern of that seed. */
-void mt_fill(void *buf, size_t len, uint64_t seed, size_t offset);
-/* Index of the first byte that differs from the pattern, or -1. */
-ssize_t mt_verify(const void *buf, size_t len, uint64_t seed, size_t offset);
 /* Index of the first byte that is not `value`, or -1. */
 ssize_t mt_verify_byte(const void *buf, size_t len, uint8_t value);
 

@@ -128,7 +128,7 @@ static inline void talk_message(struct talk *talk, fi_addr_t peer, size_t size)
 	struct mt_op send = { 0 }, recv = { 0 };
 	uint64_t seed = ++talk->seed;
 
-	mt_fill(talk->out, size, seed, 0);
+	pattern_fill(talk->out, 0, size, seed);
 	memset(talk->in, 0x5A, size);
 	talk_request(talk, peer, TALK_MESSAGE, size);
 	mt_trecv(&talk->ep, &recv, talk->in, TALK_MAX, FI_ADDR_UNSPEC, TALK_ECHO);
@@ -136,7 +136,7 @@ static inline void talk_message(struct talk *talk, fi_addr_t peer, size_t size)
 	mt_wait(&talk->ep, &send);
 	mt_wait(&talk->ep, &recv);
 	mt_require(recv.len == size, "an echo of %zu bytes, not %zu", recv.len, size);
-	mt_require(mt_verify(talk->in, size, seed, 0) < 0, "%zu bytes came back wrong", size);
+	mt_require(pattern_differs(talk->in, 0, size, seed) < 0, "%zu bytes came back wrong", size);
 }
 
 static inline void talk_rma(struct talk *talk, struct mt_op *op, bool write, fi_addr_t peer,
@@ -157,13 +157,14 @@ static inline void talk_one_sided(struct talk *talk, fi_addr_t peer, const struc
 	struct mt_op op = { 0 };
 	uint64_t seed = ++talk->seed;
 
-	mt_fill(talk->out, size, seed, 0);
+	pattern_fill(talk->out, 0, size, seed);
 	memset(talk->in, 0x5A, size);
 	talk_rma(talk, &op, true, peer, region, talk->out, size);
 	mt_wait(&talk->ep, &op);
 	talk_rma(talk, &op, false, peer, region, talk->in, size);
 	mt_wait(&talk->ep, &op);
-	mt_require(mt_verify(talk->in, size, seed, 0) < 0, "%zu bytes were put, or got back, wrong", size);
+	mt_require(pattern_differs(talk->in, 0, size, seed) < 0, "%zu bytes were put, or got back, wrong",
+		   size);
 }
 
 /* Everything once. The other side serves. */

@@ -132,7 +132,7 @@ static void talk_across_a_stop(fi_addr_t peer, size_t size, int polls)
 	uint64_t seed = ++own.seed;
 
 	mt_doing("%zu bytes to a peer that is stopped after %d polls", size, polls);
-	mt_fill(own.out, size, seed, 0);
+	pattern_fill(own.out, 0, size, seed);
 	talk_request(&own, peer, TALK_MESSAGE, size);
 	mt_trecv(&own.ep, &recv, own.in, TALK_MAX, FI_ADDR_UNSPEC, TALK_ECHO);
 	if (!polls)
@@ -148,7 +148,7 @@ static void talk_across_a_stop(fi_addr_t peer, size_t size, int polls)
 	stop_peer(false);
 	mt_wait(&own.ep, &send);
 	mt_wait(&own.ep, &recv);
-	mt_require(recv.len == size && mt_verify(own.in, size, seed, 0) < 0, "wrong echo");
+	mt_require(recv.len == size && pattern_differs(own.in, 0, size, seed) < 0, "wrong echo");
 }
 
 static void stopped_rank(const void *arg)

@@ -332,7 +332,7 @@ static uint64_t seed(int from, int to)
 
 static void check_block(const char *buf, size_t len, uint64_t expected, const char *what)
 {
-	ssize_t at = mt_verify(buf, len, expected, 0);
+	ssize_t at = pattern_differs(buf, 0, len, expected);
 
 	mt_require(at < 0, "%s: byte %zd is wrong", what, at);
 }
@@ -345,7 +345,7 @@ static void move_all(fi_addr_t group, size_t len, int root)
 	mt_require(in && out, "no memory");
 	mt_doing("%zu bytes, root %d of %d", len, root, mt_ranks);
 	for (int i = 0; i < mt_ranks; i++)
-		mt_fill(in + (size_t)i * len, len, seed(mt_rank, i), 0);
+		pattern_fill(in + (size_t)i * len, 0, len, seed(mt_rank, i));
 	DO(fi_alltoall(own.ep, in, len, NULL, out, NULL, group, FI_UINT8, 0, &context));
 	for (int i = 0; i < mt_ranks; i++)
 		check_block(out + (size_t)i * len, len, seed(i, mt_rank), "alltoall");

@@ -104,12 +104,12 @@ static void talk_all(struct mt_ep *ep, const fi_addr_t *peers, int round)
 		struct mt_op send = { 0 }, recv = { 0 };
 
 		mt_doing("round %d, to %d and from %d", round, to, from);
-		mt_fill(out, size, (uint64_t)(round * 100 + mt_rank), 0);
+		pattern_fill(out, 0, size, (uint64_t)(round * 100 + mt_rank));
 		mt_trecv(ep, &recv, in, size, peers[from], (uint64_t)round);
 		mt_tsend(ep, &send, out, size, peers[to], (uint64_t)round);
 		mt_wait(ep, &send);
 		mt_wait(ep, &recv);
-		mt_require(mt_verify(in, size, (uint64_t)(round * 100 + from), 0) < 0,
+		mt_require(pattern_differs(in, 0, size, (uint64_t)(round * 100 + from)) < 0,
 			   "wrong bytes of rank %d", from);
 	}
 }
@@ -129,12 +129,12 @@ static void move_all(struct mt_ep *ep, const fi_addr_t *peers)
 		struct mt_op put = { 0 }, get = { 0 };
 
 		mt_doing("put and get of %zu bytes", sizes[i]);
-		mt_fill(out, sizes[i], (uint64_t)(i * 100 + mt_rank), 0);
+		pattern_fill(out, 0, sizes[i], (uint64_t)(i * 100 + mt_rank));
 		rma_move(ep, &put, true, out, sizes[i], peers[next], &places[next], 0);
 		mt_wait(ep, &put);
 		rma_move(ep, &get, false, in, sizes[i], peers[next], &places[next], 0);
 		mt_wait(ep, &get);
-		mt_require(mt_verify(in, sizes[i], (uint64_t)(i * 100 + mt_rank), 0) < 0,
+		mt_require(pattern_differs(in, 0, sizes[i], (uint64_t)(i * 100 + mt_rank)) < 0,
 			   "wrong bytes in rank %d", next);
 	}
 	mt_barrier(ep);

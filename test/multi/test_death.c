@@ -181,7 +181,7 @@ static void pool_is_whole(struct scene *s)
 
 	mt_doing("sending to the other");
 	for (int i = 0; i < POOL_MSGS; i++) {
-		mt_fill(buf, sizeof(buf), (uint64_t)i, 0);
+		pattern_fill(buf, 0, sizeof(buf), (uint64_t)i);
 		mt_tsend(&s->ep, &op, buf, sizeof(buf), s->other, TAG_POOL);
 		mt_wait(&s->ep, &op);
 	}
@@ -196,7 +196,7 @@ static void take_pool(struct mt_ep *ep, fi_addr_t from)
 		mt_doing("receiving number %d of a pool", i);
 		mt_trecv(ep, &op, buf, sizeof(buf), from, TAG_POOL);
 		mt_wait(ep, &op);
-		mt_require(op.len == sizeof(buf) && mt_verify(buf, sizeof(buf), (uint64_t)i, 0) < 0,
+		mt_require(op.len == sizeof(buf) && pattern_differs(buf, 0, sizeof(buf), (uint64_t)i) < 0,
 			   "message %d is wrong", i);
 	}
 }
@@ -280,7 +280,7 @@ static void victim_sends(struct scene *s)
 	fi_addr_t to = mt_lookup(&s->ep, 0);
 
 	for (int i = 0; i < SOME; i++) {
-		mt_fill(s->mine, LARGE, 7, 0);
+		pattern_fill(s->mine, 0, LARGE, 7);
 		mt_tsend(&s->ep, &ops[i], s->mine, sizes[i], to, (uint64_t)(TAG_EAGER * 100 + i));
 		if (sizes[i] <= 30000)
 			mt_wait(&s->ep, &ops[i]);
@@ -303,7 +303,8 @@ static void received_after(struct scene *s)
 			continue;
 		}
 		mt_wait(&s->ep, &op);
-		mt_require(op.len == sizes[i] && mt_verify(s->mine, sizes[i], 7, 0) < 0, "it is wrong");
+		mt_require(op.len == sizes[i] && pattern_differs(s->mine, 0, sizes[i], 7) < 0,
+			   "it is wrong");
 	}
 }
 

@@ -130,7 +130,7 @@ static bool send_one(void)
 	ssize_t rc;
 
 	mt_doing("sending message %d of round %d", (int)number, (int)sender_round);
-	mt_fill(sender_buf, size, sender_round * MESSAGES + number, 0);
+	pattern_fill(sender_buf, 0, size, sender_round * MESSAGES + number);
 	while ((rc = mt_try_send(&sender_ep, &sender_op, &message)) == -FI_EAGAIN)
 		mt_progress(&sender_ep);
 	if (rc)
@@ -319,7 +319,8 @@ static uint64_t receive_all(struct mt_ep *ep, fi_addr_t from, uint64_t round)
 			mt_require(err == FI_ECONNRESET, "round %d: %s", (int)round, fi_strerror(err));
 			return number;
 		}
-		mt_require(op.len == size && mt_verify(receiver_buf, size, round * MESSAGES + number, 0) < 0,
+		mt_require(op.len == size &&
+				   pattern_differs(receiver_buf, 0, size, round * MESSAGES + number) < 0,
 			   "round %d: message %d is wrong", (int)round, (int)number);
 	}
 }

@@ -83,7 +83,7 @@ static void flood_init(struct flood *f, struct mt_ep *ep, fi_addr_t peer, const 
 	f->payload = malloc(kind->size + STEPS * 8);
 	f->ops = calloc(OPS, sizeof(*f->ops));
 	mt_require(f->payload && f->ops, "no memory");
-	mt_fill(f->payload, kind->size + STEPS * 8, SEED, 0);
+	pattern_fill(f->payload, 0, kind->size + STEPS * 8, SEED);
 }
 
 static void flood_fini(struct flood *f)
@@ -200,8 +200,8 @@ static void drain_check(struct drain *d)
 {
 	unsigned slot = d->got % IN_FLIGHT;
 	const struct mt_op *op = &d->ops[slot];
-	ssize_t bad =
-		mt_verify(d->buf + slot * (d->kind->size + 8), d->kind->size, SEED, d->got % STEPS * 8);
+	ssize_t bad = pattern_differs(d->buf + slot * (d->kind->size + 8), d->got % STEPS * 8,
+				      d->kind->size, SEED);
 
 	mt_require(op->err == 0, "receive %llu: %s", (unsigned long long)d->got, fi_strerror(op->err));
 	mt_require(op->len == d->kind->size && op->source == d->peer, "len %zu, source %#llx", op->len,
@@ -248,7 +248,7 @@ static void talk(struct mt_ep *ep, fi_addr_t peer, bool asks)
 		for (int turn = 0; turn < 2; turn++)
 			if (asks == (turn == 0)) {
 				mt_doing("talk %d: sending %zu bytes", i, talk_size(i));
-				mt_fill(buf, talk_size(i), (uint64_t)(i * 2 + turn), 0);
+				pattern_fill(buf, 0, talk_size(i), (uint64_t)(i * 2 + turn));
 				mt_tsend(ep, &send, buf, talk_size(i), peer, 9);
 				mt_wait(ep, &send);
 			} else {
@@ -256,8 +256,8 @@ static void talk(struct mt_ep *ep, fi_addr_t peer, bool asks)
 				mt_trecv(ep, &recv, buf, 100000, peer, 9);
 				mt_wait(ep, &recv);
 				mt_require(recv.len == talk_size(i) &&
-						   mt_verify(buf, recv.len, (uint64_t)(i * 2 + turn), 0) <
-							   0,
+						   pattern_differs(buf, 0, recv.len,
+								   (uint64_t)(i * 2 + turn)) < 0,
 					   "talk %d: wrong message", i);
 			}
 	free(buf);

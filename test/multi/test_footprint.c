@@ -65,13 +65,14 @@ static void ping_pong(struct mt_ep *ep, fi_addr_t peer, uint8_t *buf, size_t siz
 
 	for (int turn = 0; turn < 2; turn++)
 		if (first == (turn == 0)) {
-			mt_fill(buf, size, tag + (uint64_t)turn, 0);
+			pattern_fill(buf, 0, size, tag + (uint64_t)turn);
 			mt_tsend(ep, &send, buf, size, peer, tag);
 			mt_wait(ep, &send);
 		} else {
 			mt_trecv(ep, &recv, buf, size, peer, tag);
 			mt_wait(ep, &recv);
-			mt_require(recv.len == size && mt_verify(buf, size, tag + (uint64_t)turn, 0) < 0,
+			mt_require(recv.len == size &&
+					   pattern_differs(buf, 0, size, tag + (uint64_t)turn) < 0,
 				   "wrong message");
 		}
 }
@@ -150,7 +151,7 @@ static void crowd_round(struct mt_ep *ep, const fi_addr_t *peers, uint8_t *in, u
 
 	memset(recv, 0, sizeof(recv));
 	memset(send, 0, sizeof(send));
-	mt_fill(out, size, (uint64_t)mt_rank + size, 0);
+	pattern_fill(out, 0, size, (uint64_t)mt_rank + size);
 	for (int i = 0; i < CROWD; i++)
 		mt_trecv(ep, &recv[i], in + (size_t)i * CROWD_LARGEST, size, peers[i], size);
 	for (int k = 0; k < CROWD; k++) {
@@ -164,8 +165,8 @@ static void crowd_round(struct mt_ep *ep, const fi_addr_t *peers, uint8_t *in, u
 
 		mt_doing("%zu bytes from rank %d", size, from);
 		mt_wait(ep, &recv[from]);
-		mt_require(recv[from].len == size && mt_verify(in + (size_t)from * CROWD_LARGEST, size,
-							       (uint64_t)from + size, 0) < 0,
+		mt_require(recv[from].len == size && pattern_differs(in + (size_t)from * CROWD_LARGEST, 0,
+								     size, (uint64_t)from + size) < 0,
 			   "wrong message from rank %d", from);
 	}
 	mt_doing("completing sends of %zu bytes", size);
@@ -260,12 +261,12 @@ static void self_message(struct mt_ep *ep, size_t size)
 	struct mt_op send = { 0 }, recv = { 0 };
 	fi_addr_t self = mt_insert(ep, ep->name);
 
-	mt_fill(out, size, size, 0);
+	pattern_fill(out, 0, size, size);
 	mt_trecv(ep, &recv, in, size, self, 1);
 	mt_tsend(ep, &send, out, size, self, 1);
 	mt_wait(ep, &send);
 	mt_wait(ep, &recv);
-	mt_require(mt_verify(in, size, size, 0) < 0, "wrong message");
+	mt_require(pattern_differs(in, 0, size, size) < 0, "wrong message");
 }
 
 /* With less and less memory: a working endpoint (with fewer buffers), then the right error. */

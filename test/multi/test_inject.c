@@ -81,7 +81,7 @@ static uint64_t seed_of(uint64_t round, unsigned put)
 
 static bool has_landed(uint64_t round, unsigned put, size_t size)
 {
-	return mt_verify(memory + put * LARGEST, size, seed_of(round, put), 0) < 0;
+	return pattern_differs(memory + put * LARGEST, 0, size, seed_of(round, put)) < 0;
 }
 
 static void wait_landed(uint64_t round, unsigned count, size_t size)
@@ -103,7 +103,7 @@ static void inject_all(struct mt_ep *ep, fi_addr_t target, uint64_t round, unsig
 		uint64_t to = board->place.addr + i * LARGEST;
 		ssize_t rc;
 
-		mt_fill(bytes, size, seed_of(round, i), 0);
+		pattern_fill(bytes, 0, size, seed_of(round, i));
 		while ((rc = data ? fi_inject_writedata(ep->ep, bytes, size, i, target, to,
 							board->place.key)
 				  : fi_inject_write(ep->ep, bytes, size, target, to, board->place.key)) ==

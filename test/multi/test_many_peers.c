@@ -59,14 +59,14 @@ static void many_client(void)
 			uint64_t tag = (uint64_t)peer << 8 | (uint64_t)round;
 
 			mt_doing("round %d: peer %d asks with %zu bytes", round, peer, size);
-			mt_fill(buf, size, tag, 0);
+			pattern_fill(buf, 0, size, tag);
 			mt_tsend(&eps[i], &send, buf, size, server[i], tag);
 			mt_wait(&eps[i], &send);
 			memset(buf, 0, size);
 			mt_doing("round %d: peer %d waits for the answer of %zu bytes", round, peer, size);
 			mt_trecv(&eps[i], &recv, buf, LARGEST, server[i], tag);
 			mt_wait(&eps[i], &recv);
-			mt_require(recv.len == size && mt_verify(buf, size, tag + 1, 0) < 0,
+			mt_require(recv.len == size && pattern_differs(buf, 0, size, tag + 1) < 0,
 				   "wrong answer");
 		}
 	mt_doing("done, waiting for the others");
@@ -85,8 +85,9 @@ static void many_answer(struct mt_ep *ep, struct mt_op *question, uint8_t *buf, 
 
 	mt_require(question->source == peers[peer], "peer %d came as %#llx", peer,
 		   (unsigned long long)question->source);
-	mt_require(question->len == size && mt_verify(buf, size, question->tag, 0) < 0, "wrong question");
-	mt_fill(buf, size, question->tag + 1, 0);
+	mt_require(question->len == size && pattern_differs(buf, 0, size, question->tag) < 0,
+		   "wrong question");
+	pattern_fill(buf, 0, size, question->tag + 1);
 	mt_doing("round %d: answering peer %d", round, peer);
 	mt_tsend(ep, &send, buf, size, peers[peer], question->tag);
 	mt_wait(ep, &send);

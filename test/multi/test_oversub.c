@@ -62,7 +62,7 @@ static void exchange(struct member *m, int round)
 		size_t size = round_size(round, mt_rank, to);
 
 		mt_doing("round %d: sending %zu bytes to rank %d", round, size, to);
-		mt_fill(m->out[to], size, round_seed(round, mt_rank, to), 0);
+		pattern_fill(m->out[to], 0, size, round_seed(round, mt_rank, to));
 		mt_tsend(&m->ep, &m->sends[to], m->out[to], size, m->peers[to], (uint64_t)round);
 	}
 	for (int k = 1; k < RANKS; k++) {
@@ -72,7 +72,8 @@ static void exchange(struct member *m, int round)
 		mt_doing("round %d: waiting for rank %d", round, from);
 		wait_op(m, &m->recvs[from]);
 		mt_require(m->recvs[from].len == size &&
-				   mt_verify(m->in[from], size, round_seed(round, from, mt_rank), 0) < 0,
+				   pattern_differs(m->in[from], 0, size,
+						   round_seed(round, from, mt_rank)) < 0,
 			   "%zu of %zu bytes from rank %d, or wrong ones", m->recvs[from].len, size, from);
 		mt_doing("round %d: waiting for the send to rank %d", round, from);
 		wait_op(m, &m->sends[from]);
@@ -246,7 +247,7 @@ static uint64_t turns(struct poller *p, fi_addr_t peer, int count, size_t size)
 	mt_require(out && in, "no memory");
 	for (int i = 0; i < count; i++) {
 		mt_doing("turn %d of %d, %zu bytes", i, count, size);
-		mt_fill(out, size, (uint64_t)i, 0);
+		pattern_fill(out, 0, size, (uint64_t)i);
 		mt_trecv(&p->ep, &recv, in, size, peer, 1);
 		if (!mt_rank) {
 			mt_tsend(&p->ep, &send, out, size, peer, 1);
@@ -257,7 +258,7 @@ static uint64_t turns(struct poller *p, fi_addr_t peer, int count, size_t size)
 			mt_tsend(&p->ep, &send, out, size, peer, 1);
 			polls += polls_until_done(p, &send);
 		}
-		mt_require(mt_verify(in, size, (uint64_t)i, 0) < 0, "wrong bytes");
+		mt_require(pattern_differs(in, 0, size, (uint64_t)i) < 0, "wrong bytes");
 	}
 	free(out);
 	free(in);

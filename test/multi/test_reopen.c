@@ -116,7 +116,7 @@ static void owner_look(struct owner *owner, int i)
 	mt_require(rank > 0 && rank < RANKS, "a message of rank %d", rank);
 	mt_require(number > owner->last[rank], "message %llu of rank %d after its %lluth",
 		   (unsigned long long)number, rank, (unsigned long long)owner->last[rank]);
-	mt_require(op->len == size_of(number) && mt_verify(owner->bufs[i], op->len, op->tag, 0) < 0,
+	mt_require(op->len == size_of(number) && pattern_differs(owner->bufs[i], 0, op->len, op->tag) < 0,
 		   "message %llu of rank %d is not what was sent", (unsigned long long)number, rank);
 	owner->last[rank] = number;
 	owner->sure[rank] += op->tag & 1;
@@ -232,7 +232,7 @@ static ssize_t sender_try(struct sender *sender, bool sure)
 		m.call = MT_INJECT;
 		m.flags = 0;
 	}
-	mt_fill(iov.iov_base, iov.iov_len, m.tag, 0);
+	pattern_fill(iov.iov_base, 0, iov.iov_len, m.tag);
 	rc = mt_try_send(&sender->ep, op, &m);
 	if (rc)
 		return rc;

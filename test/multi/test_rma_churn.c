@@ -64,8 +64,8 @@ static ssize_t verify_mixed(const uint8_t *bytes, size_t from, size_t to, int ow
 
 	if (from >= to)
 		return -1;
-	mt_fill(filling + from, to - from, block_seed(owner, block, generation, false), from);
-	mt_fill(put + from, to - from, block_seed(owner, block, generation, true), from);
+	pattern_fill(filling + from, from, to - from, block_seed(owner, block, generation, false));
+	pattern_fill(put + from, from, to - from, block_seed(owner, block, generation, true));
 	for (size_t i = from; i < to; i++)
 		if (bytes[i - from] != filling[i] && bytes[i - from] != put[i])
 			return (ssize_t)i;
@@ -113,7 +113,7 @@ static void block_open(struct member *m, struct block *block)
 	block->from = mt_below(&m->random, BLOCK / 2);
 	block->to = block->from + 1 + mt_below(&m->random, BLOCK - block->from);
 	block->access = rights[mt_below(&m->random, sizeof(rights) / sizeof(rights[0]))];
-	mt_fill(block->memory, BLOCK, block_seed(mt_rank, block->index, block->generation, false), 0);
+	pattern_fill(block->memory, 0, BLOCK, block_seed(mt_rank, block->index, block->generation, false));
 	block->mr = rma_register(&m->ep, block->memory + block->from, block->to - block->from,
 				 block->access, &place);
 	atomic_store(&notice->key, place.key);
@@ -139,7 +139,7 @@ static void check_done(struct member *m, const struct block *block)
 			if (generation != block->generation ||
 			    atomic_load(&done->generation) != generation)
 				continue;
-			mt_require(mt_verify(block->memory + from, to - from, seed, from) < 0,
+			mt_require(pattern_differs(block->memory + from, from, to - from, seed) < 0,
 				   "block %d, generation %llu: rank %d put bytes %zu to %zu, which are "
 				   "not there",
 				   block->index, (unsigned long long)generation, origin, from, to);
@@ -153,13 +153,13 @@ static void block_check(struct member *m, const struct block *block)
 	const uint8_t *memory = block->memory;
 	ssize_t bad;
 
-	bad = mt_verify(memory, block->from, seed, 0);
+	bad = pattern_differs(memory, 0, block->from, seed);
 	mt_require(bad < 0, "block %d: byte %zd was written, registered from %zu", block->index, bad,
 		   block->from);
-	bad = mt_verify(memory + block->to, BLOCK - block->to, seed, block->to);
+	bad = pattern_differs(memory + block->to, block->to, BLOCK - block->to, seed);
 	mt_require(bad < 0, "block %d: byte %zd behind the range was written", block->index, bad);
 	if (!(block->access & FI_REMOTE_WRITE)) {
-		bad = mt_verify(memory + block->from, block->to - block->from, seed, block->from);
+		bad = pattern_differs(memory + block->from, block->from, block->to - block->from, seed);
 		mt_require(bad < 0, "block %d: byte %zd of a range for reading was written", block->index,
 			   bad);
 	}
@@ -238,7 +238,7 @@ static void fill_buffer(struct flight *f)
 	uint8_t *at = f->buffer;
 
 	for (size_t i = 0; i < f->pieces; at += f->len[i++])
-		mt_fill(at, f->len[i], seed, f->at[i]);
+		pattern_fill(at, f->at[i], f->len[i], seed);
 }
 
 static void build_request(struct member *m, struct flight *f, struct rma_request *request)
@@ -281,7 +281,7 @@ static bool flight_start(struct member *m, struct flight *f)
 	if (f->write)
 		fill_buffer(f);
 	else
-		mt_fill(f->buffer, f->total, 1, 0);
+		pattern_fill(f->buffer, 0, f->total, 1);
 	build_request(m, f, &request);
 	mt_doing("%s of %zu bytes, rank %d, block %d, generation %llu", f->write ? "put" : "get", f->total,
 		 f->owner, f->block, (unsigned long long)(f->view.state / 4));
@@ -325,7 +325,7 @@ static void check_got(const struct flight *f)
 	const uint8_t *at = f->buffer;
 	size_t offset = 0;
 
-	mt_fill(before, f->total, 1, 0);
+	pattern_fill(before, 0, f->total, 1);
 	for (size_t i = 0; i < f->pieces; at += f->len[i], offset += f->len[i], i++) {
 		size_t whole = f->len[i];
 		ssize_t bad;
@@ -344,7 +344,7 @@ static void check_got(const struct flight *f)
 	}
 	if (f->op.err && (f->wrong || f->view.state % 4 == STATE_CLOSED || !has_right(f)) &&
 	    f->pieces == 1)
-		mt_require(mt_verify(f->buffer, f->total, 1, 0) < 0,
+		mt_require(pattern_differs(f->buffer, 0, f->total, 1) < 0,
 			   "a get that was not allowed brought something");
 }
 

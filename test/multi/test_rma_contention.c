@@ -105,7 +105,7 @@ static void exchange(struct member *m, int to, int round)
 	for (size_t i = 0; i < PUTS; i++) {
 		len[i] = random_len(m);
 		at[i] = i * PART + mt_below(&m->random, PART - len[i] + 1);
-		mt_fill(lane + at[i], len[i], mt_random(&m->random), 0);
+		pattern_fill(lane + at[i], 0, len[i], mt_random(&m->random));
 		start_move(m, &ops[i], true, to, at[i], len[i], lane + at[i]);
 	}
 	for (size_t i = 0; i < PUTS; i++)
@@ -214,7 +214,7 @@ static void passive_target(struct mt_ep *ep)
 	/* processors may be fewer than ranks: the scheduler, not libfabric, gets a call now and then */
 	while (atomic_load(&board->computing))
 		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
-	mt_require(mt_verify(memory, LARGEST, LARGEST, 0) < 0, "the last put is not in place");
+	mt_require(pattern_differs(memory, 0, LARGEST, LARGEST) < 0, "the last put is not in place");
 	rma_unregister(ep, mr);
 	free(memory);
 }
@@ -231,7 +231,7 @@ static void passive_origin(struct mt_ep *ep, fi_addr_t target, bool atomics)
 	for (size_t i = 0; i < sizeof(passive_sizes) / sizeof(passive_sizes[0]); i++) {
 		size_t size = passive_sizes[i], at = size < LARGEST ? 3 : 0;
 
-		mt_fill(out, size, size, 0);
+		pattern_fill(out, 0, size, size);
 		memset(in, 0, size);
 		mt_doing("put of %zu bytes", size);
 		rma_move(ep, &op, true, out, size, target, place, at);

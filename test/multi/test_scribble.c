@@ -158,7 +158,8 @@ static bool ended_well(ssize_t rc, struct mt_op *op)
 
 static void must_be(const void *buf, size_t len, uint64_t pattern, const char *what)
 {
-	mt_require(is_wild() || mt_verify(buf, len, pattern, 0) < 0, "%s: wrong bytes in %zu", what, len);
+	mt_require(is_wild() || pattern_differs(buf, 0, len, pattern) < 0, "%s: wrong bytes in %zu", what,
+		   len);
 }
 
 static struct mt_op ops[4]; /* send, receive, one-sided, small */
@@ -173,7 +174,7 @@ static bool exchange(uint64_t number)
 
 	send.tag = TAG(mt_rank, number, 0);
 	recv.tag = TAG(mt_rank, number, 1);
-	mt_fill(out, len, pattern_of(mt_rank, number), 0);
+	pattern_fill(out, 0, len, pattern_of(mt_rank, number));
 	do
 		rc = mt_try_recv(&ep, &ops[1], &recv);
 	while (try_again(rc));
@@ -200,7 +201,7 @@ static bool send_small(uint64_t number)
 	ssize_t rc;
 
 	memcpy(out, head, sizeof(head));
-	mt_fill(out + sizeof(head), len - sizeof(head), pattern_of(mt_rank, number), 0);
+	pattern_fill(out + sizeof(head), 0, len - sizeof(head), pattern_of(mt_rank, number));
 	do
 		rc = mt_try_send(&ep, &ops[3], &send);
 	while (try_again(rc));
@@ -229,7 +230,7 @@ static bool put_and_get(uint64_t number)
 {
 	size_t len = size_of(number + 7) % LANE;
 
-	mt_fill(out, len, pattern_of(mt_rank, ~number), 0);
+	pattern_fill(out, 0, len, pattern_of(mt_rank, ~number));
 	memset(in, 0, len);
 	if (!move(true, out, len) || !move(false, in, len))
 		return false;
@@ -363,7 +364,7 @@ static void answer(struct job *request)
 	mt_require(reply->kind == NONE || is_wild(), "a second request before the first was answered");
 	if (reply->kind != NONE)
 		return;
-	mt_fill(reply->buf, len, ~pattern_of(request->rank, request->number), 0);
+	pattern_fill(reply->buf, 0, len, ~pattern_of(request->rank, request->number));
 	reply->kind = REPLY;
 	do
 		rc = fi_tsend(ep.ep, reply->buf, len, NULL, addresses[request->rank],

@@ -46,8 +46,8 @@ static void huge_rank(const void *arg)
 	mt_join(&ep, peers);
 	p = huge_map();
 	if (mt_rank == 0) {
-		mt_fill(p, WINDOW, 1, 0);
-		mt_fill(p + WINDOWS * WINDOW, TAIL, 2, 0);
+		pattern_fill(p, 0, WINDOW, 1);
+		pattern_fill(p + WINDOWS * WINDOW, 0, TAIL, 2);
 		mt_doing("sending %zu bytes", HUGE_SIZE);
 		mt_tsend(&ep, &op, p, HUGE_SIZE, peers[1], 1);
 		mt_wait(&ep, &op);
@@ -56,8 +56,8 @@ static void huge_rank(const void *arg)
 		mt_trecv(&ep, &op, p, HUGE_SIZE, peers[0], 1);
 		mt_wait(&ep, &op);
 		mt_require(op.len == HUGE_SIZE, "len %zu", op.len);
-		mt_require(mt_verify(p, WINDOW, 1, 0) < 0, "the first 4 GiB are wrong");
-		mt_require(mt_verify(p + WINDOWS * WINDOW, TAIL, 2, 0) < 0,
+		mt_require(pattern_differs(p, 0, WINDOW, 1) < 0, "the first 4 GiB are wrong");
+		mt_require(pattern_differs(p + WINDOWS * WINDOW, 0, TAIL, 2) < 0,
 			   "the bytes beyond 4 GiB are wrong");
 	}
 	munmap(p, HUGE_SIZE);

@@ -21,6 +21,7 @@
 #include "link/connect.h"
 #include "link/state.h"
 #include "shm/memory.h"
+#include "../pattern.h"
 
 #define PAIR_ROUNDS 1000000
 #define PAIR_GUARD 64 /* bytes on each side of a receive buffer */
@@ -330,29 +331,6 @@ static inline uint64_t pair_random(uint64_t *state)
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
 	return x ^ (x >> 31);
-}
-
-static inline uint8_t pattern_byte(uint64_t seed, size_t at)
-{
-	return (uint8_t)(seed * 31 + at + (at >> 8) * 7 + (at >> 16) * 13);
-}
-
-static inline void pattern_fill(void *buf, size_t size, uint64_t seed)
-{
-	uint8_t *bytes = buf;
-
-	for (size_t i = 0; i < size; i++)
-		bytes[i] = pattern_byte(seed, i);
-}
-
-static inline bool pattern_is(const void *buf, size_t size, uint64_t seed)
-{
-	const uint8_t *bytes = buf;
-
-	for (size_t i = 0; i < size; i++)
-		if (bytes[i] != pattern_byte(seed, i))
-			return false;
-	return true;
 }
 
 /* A receive buffer between guard bytes; free with guarded_free(). */

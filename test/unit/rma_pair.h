@@ -40,7 +40,7 @@ static bool uncounted; /* no endpoint has counters, so that no target has to hea
 
 static inline int setup(void **state)
 {
-	pattern_fill(from, sizeof(from), 1);
+	pattern_fill(from, 0, sizeof(from), 1);
 	return pair_setup(state);
 }
 

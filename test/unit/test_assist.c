@@ -47,7 +47,7 @@ static void open_pair(void)
 
 static void fill(bool put, uint64_t seed)
 {
-	pattern_fill(from, SPACE, seed);
+	pattern_fill(from, 0, SPACE, seed);
 	memset(into, 0xa5, SPACE);
 	if (put)
 		memset(space, 0xa5, SPACE);
@@ -1062,7 +1062,7 @@ static void test_target_stops(void **state)
 		struct sc_comp comp;
 
 		open_pair();
-		pattern_fill(from, SPACE, 1);
+		pattern_fill(from, 0, SPACE, 1);
 		memset(space, 0x5a, SPACE);
 		parent = getpid();
 		before_read = put ? stop_here : NULL;

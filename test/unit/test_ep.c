@@ -26,7 +26,7 @@ static uint8_t from[200000], into[200000];
 
 static int setup(void **state)
 {
-	pattern_fill(from, sizeof(from), 1);
+	pattern_fill(from, 0, sizeof(from), 1);
 	return pair_setup(state);
 }
 
@@ -159,7 +159,7 @@ static void test_smallest(void **state)
 			ends_settle(pair, 2);
 			expect_sent(&pair[0], from, sizes[i]);
 			expect_received(&pair[1], pair[1].peer, into, sizes[i], 0);
-			assert_true(pattern_is(into, sizes[i], 1));
+			assert_true(pattern_is(into, 0, sizes[i], 1));
 		}
 		pair_close(pair);
 	}
@@ -182,7 +182,7 @@ static void sizes_pass(uint32_t eager_max, uint64_t in_records)
 		ends_settle(pair, 2);
 		expect_sent(&pair[0], from, size);
 		expect_received(&pair[1], pair[1].peer, into, size, 0);
-		assert_true(pattern_is(into, size, 1));
+		assert_true(pattern_is(into, 0, size, 1));
 	}
 	assert_int_equal(pair[0].ep->counters.tx_inline, in_records);
 	pair_close(pair);

@@ -53,7 +53,7 @@ static void talk(int who, size_t size, uint64_t seed)
 {
 	struct end *sender = &pair[who], *receiver = &pair[!who];
 
-	pattern_fill(from, size, seed);
+	pattern_fill(from, 0, size, seed);
 	memset(into, 0, size);
 	assert_int_equal(end_recv(receiver, receiver->peer, into, size, seed, SC_TAGGED), 0);
 	assert_int_equal(end_send(sender, sender->peer, from, size, seed, SC_TAGGED), 0);
@@ -61,7 +61,7 @@ static void talk(int who, size_t size, uint64_t seed)
 	expect_sent(sender, from, size);
 	(void)sc_ep_poll(receiver->ep);
 	expect_received(receiver, receiver->peer, into, size, seed);
-	assert_true(pattern_is(into, size, seed));
+	assert_true(pattern_is(into, 0, size, seed));
 }
 
 static uint64_t bounced(int who)
@@ -113,12 +113,12 @@ static void expect_waiting(struct end *receiver, size_t size, uint64_t seed)
 	assert_int_equal(end_recv(receiver, receiver->peer, into, size, seed, SC_TAGGED), 0);
 	(void)sc_ep_poll(receiver->ep);
 	expect_received(receiver, receiver->peer, into, size, seed);
-	assert_true(pattern_is(into, size, seed));
+	assert_true(pattern_is(into, 0, size, seed));
 }
 
 static void send_only(int who, size_t size, uint64_t seed)
 {
-	pattern_fill(from, size, seed);
+	pattern_fill(from, 0, size, seed);
 	assert_int_equal(end_send(&pair[who], pair[who].peer, from, size, seed, SC_TAGGED | SC_SILENT), 0);
 }
 
@@ -131,7 +131,7 @@ static void lend_all(void)
 	end_open(&third, NULL);
 	to = end_find(&pair[0], &third);
 	do
-		pattern_fill(from, SIZE, seed);
+		pattern_fill(from, 0, SIZE, seed);
 	while (!end_send(&pair[0], to, from, SIZE, seed, SC_TAGGED | SC_SILENT) &&
 	       to->ep->counters.tx_rdv == 0 && ++seed);
 	assert_true(to->bounce.loans.count > 8);
@@ -148,7 +148,7 @@ static void third_reads(void)
 		assert_int_equal(end_recv(&third, NULL, into, SIZE, seed, SC_TAGGED), 0);
 		(void)sc_ep_poll(third.ep);
 		expect_received(&third, third.peer, into, SIZE, seed);
-		assert_true(pattern_is(into, SIZE, seed));
+		assert_true(pattern_is(into, 0, SIZE, seed));
 	}
 	end_close(&third);
 }
@@ -288,13 +288,13 @@ static void test_to_itself(void **state)
 	for (uint64_t seed = 1; seed < 300; seed++) {
 		size_t size = sizes[seed % 5];
 
-		pattern_fill(from, size, seed);
+		pattern_fill(from, 0, size, seed);
 		assert_int_equal(end_send(&pair[0], self, from, size, seed, SC_TAGGED | SC_SILENT), 0);
 		ends_settle(pair, 1);
 		assert_int_equal(end_recv(&pair[0], NULL, into, size, seed, SC_TAGGED), 0);
 		(void)sc_ep_poll(pair[0].ep);
 		expect_received(&pair[0], self, into, size, seed);
-		assert_true(pattern_is(into, size, seed));
+		assert_true(pattern_is(into, 0, size, seed));
 	}
 	end_close(&pair[0]);
 }
@@ -316,7 +316,7 @@ static void receive_kind(enum kind kind, size_t size, size_t done, int late, uin
 	pair_open(pair, &attr, WAY_CMA);
 	talk(1, 8, 1);
 	talk(0, size, 2);
-	pattern_fill(from, size, 7);
+	pattern_fill(from, 0, size, 7);
 	memset(into, 0, sizeof(into));
 	for (int n = 0; n < 2; n++) {
 		if (n == late)
@@ -335,7 +335,7 @@ static void receive_kind(enum kind kind, size_t size, size_t done, int late, uin
 		assert_int_equal(comp.olen, size - done);
 	assert_int_equal(comp.data, ~7ull);
 	assert_true(comp.flags & SC_COMP_DATA);
-	assert_true(pattern_is(into, done, 7));
+	assert_true(pattern_is(into, 0, done, 7));
 	assert_int_equal(lent_by(0), 0);
 	assert_int_equal(lent_by(1), 0);
 	assert_int_equal(pair[0].ep->counters.rx_unexpected, late);
@@ -396,7 +396,7 @@ static void test_shared_queue(void **state)
 				(void)sc_ep_poll(pair[0].ep);
 			}
 			expect_received(&pair[0], pair[0].peer, into, sizes[parts], 7);
-			assert_true(pattern_is(into, sizes[parts], 7));
+			assert_true(pattern_is(into, 0, sizes[parts], 7));
 			assert_null(sc_comp_ring_peek(&third.rx));
 			assert_int_equal(lent_by(0) + lent_by(1), 0);
 			assert_int_equal(pair[0].peer->recv.units_held, 0);
@@ -432,7 +432,7 @@ static void test_no_memory(void **state)
 	*ops = had;
 	(void)sc_ep_poll(pair[0].ep);
 	expect_received(&pair[0], pair[0].peer, into, 3 * MOST, 7);
-	assert_true(pattern_is(into, 3 * MOST, 7));
+	assert_true(pattern_is(into, 0, 3 * MOST, 7));
 	assert_int_equal(lent_by(0) + lent_by(1), 0);
 	assert_int_equal(pair[0].ep->counters.quarantines, 0);
 	pair_close(pair);
@@ -523,7 +523,7 @@ static void test_vector(void **state)
 		pair_open(pair, &attr, WAY_CMA);
 		talk(1, 8, 1);
 		talk(0, size, 2);
-		pattern_fill(from, size, 3);
+		pattern_fill(from, 0, size, 3);
 		assert_int_equal(end_sendv(&pair[1], pair[1].peer, iov, 3, 3, SC_TAGGED, from), 0);
 		assert_int_equal(lent_by(1), 0);
 		assert_false(sc_hold_has(pair[1].peer));
@@ -545,7 +545,7 @@ static uint16_t part(int i, uint64_t seed)
 	assert_true(sc_record_may_lend(peer, 1, 0));
 	buf = sc_pool_lend(&pair[0].ep->pool, &peer->bounce.loans, peer->tx.tail);
 	sc_hold_returnables_add(peer, buf);
-	pattern_fill(from, 2 * MOST, seed);
+	pattern_fill(from, 0, 2 * MOST, seed);
 	memcpy(sc_seg_buf(pair[0].ep->seg, buf), from + i * MOST, MOST);
 	words[3] = buf;
 	if (i) {
@@ -581,7 +581,7 @@ static void test_between_parts(void **state)
 			sc_peer_publish(pair[1].peer);
 		second = part(1, 2);
 		expect_received(&pair[1], pair[1].peer, into, 2 * MOST, 2);
-		assert_true(pattern_is(into, 2 * MOST, 2));
+		assert_true(pattern_is(into, 0, 2 * MOST, 2));
 		assert_int_equal(pair[1].peer->hold.count, 1 + (between == NOTHING));
 		assert_int_equal(pair[1].peer->hold.bufs[between == NOTHING], second);
 		send_only(1, SIZE, 51); /* in the second in any case */
@@ -958,7 +958,7 @@ static void test_head_is_ahead_of_a_part(void **state)
 	peer = pair[1].peer;
 	memcpy(bufs, peer->hold.bufs, sizeof(bufs));
 	peer->units_sent += SC_ABI_UNITS(2 * MOST);
-	pattern_fill(from, 2 * MOST, 3);
+	pattern_fill(from, 0, 2 * MOST, 3);
 	memset(into, 0, 2 * MOST);
 	assert_int_equal(end_recv(&pair[0], NULL, into, 2 * MOST, 3, SC_TAGGED), 0);
 	for (uint32_t i = 0; i < 2; i++) {
@@ -977,7 +977,7 @@ static void test_head_is_ahead_of_a_part(void **state)
 		assert_int_equal(lent_by(0), 1 - i);
 	}
 	expect_received(&pair[0], pair[0].peer, into, 2 * MOST, 3);
-	assert_true(pattern_is(into, 2 * MOST, 3));
+	assert_true(pattern_is(into, 0, 2 * MOST, 3));
 	pair_close(pair);
 }
 
@@ -1028,7 +1028,7 @@ static void test_writer_closes(void **state)
 		memset(into, 0, SIZE);
 		assert_int_equal(end_recv(&pair[0], NULL, into, SIZE, 2, SC_TAGGED), 0);
 		expect_received(&pair[0], pair[0].peer, into, SIZE, 2);
-		assert_true(pattern_is(into, SIZE, 2));
+		assert_true(pattern_is(into, 0, SIZE, 2));
 		assert_int_equal(lent_by(0), 0);
 		third_reads();
 		end_close(&pair[0]);
@@ -1120,7 +1120,7 @@ static void writer_child(struct child *self, void *arg)
 	while (!sc_comp_ring_peek(&own.rx))
 		sc_ep_poll(own.ep);
 	CHILD_CHECK(sc_hold_has(own.peer));
-	pattern_fill(from, SIZE, 2);
+	pattern_fill(from, 0, SIZE, 2);
 	if (writer->writes) {
 		CHILD_CHECK(!end_send(&own, own.peer, from, SIZE, 2, SC_TAGGED));
 		CHILD_CHECK(!own.peer->bounce.loans.count);
@@ -1159,7 +1159,7 @@ static void test_writer_dies(void **state)
 			sc_ep_poll(pair[0].ep);
 		if (writes) {
 			expect_received(&pair[0], pair[0].peer, into, SIZE, 2);
-			assert_true(pattern_is(into, SIZE, 2));
+			assert_true(pattern_is(into, 0, SIZE, 2));
 		}
 		assert_int_equal(lent_by(0), 0);
 		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);

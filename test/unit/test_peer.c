@@ -40,7 +40,7 @@ static uint8_t from[100000], into[100000];
 
 static int setup(void **state)
 {
-	pattern_fill(from, sizeof(from), 1);
+	pattern_fill(from, 0, sizeof(from), 1);
 	return pair_setup(state);
 }
 
@@ -69,7 +69,7 @@ static void check_message(struct end *a, struct end *b, size_t size)
 	assert_int_equal(end_recv(b, NULL, into, size, 99, SC_TAGGED), 0);
 	ends_settle(b, 1);
 	expect_received(b, end_find(b, a), into, size, 99);
-	assert_true(pattern_is(into, size, 1));
+	assert_true(pattern_is(into, 0, size, 1));
 }
 
 static void check_traffic(struct end *a, struct end *b)
@@ -1209,7 +1209,7 @@ static void test_visitors(void **state)
 			}
 			if (sc_comp_ring_peek(&pair[1].rx)) {
 				expect_received(&pair[1], peer, into, sizes[i], 0);
-				assert_true(pattern_is(into, sizes[i], 1));
+				assert_true(pattern_is(into, 0, sizes[i], 1));
 			}
 			while (!sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]))
 				sc_ep_poll(pair[1].ep);
@@ -1482,7 +1482,7 @@ static void check_killed_before_accepted(size_t size)
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 	ends_settle(&pair[1], 1);
 	expect_received(&pair[1], peer, into, size, 0);
-	assert_true(pattern_is(into, size, 1));
+	assert_true(pattern_is(into, 0, size, 1));
 	assert_int_equal(pair[1].ep->counters.accepts, 1);
 	assert_int_equal(pair[1].ep->counters.deaths, 1);
 	assert_int_equal(pair[1].ep->inbound_count, 0);
@@ -1577,7 +1577,7 @@ static void test_killed_before_connected(void **state)
 		assert_int_equal(end_recv(&pair[1], NULL, into, 5000, 0, 0), 0);
 		ends_settle(&pair[1], 1);
 		expect_received(&pair[1], peer, into, 5000, 0);
-		assert_true(pattern_is(into, 5000, 1));
+		assert_true(pattern_is(into, 0, 5000, 1));
 		assert_int_equal(pair[1].ep->counters.deaths, 1);
 		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 		assert_null(peer->seg);
@@ -2263,7 +2263,7 @@ static void test_comes_after_a_failed_connection(void **state)
 		if (departs) {
 			assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 0, 0), 0);
 			expect_received(&pair[0], peer, into, 1000, 0);
-			assert_true(pattern_is(into, 1000, 1));
+			assert_true(pattern_is(into, 0, 1000, 1));
 		}
 		three_close();
 	}
@@ -2658,7 +2658,7 @@ static void test_gone_while_mapped(void **state)
 	assert_ptr_equal(sc_fault_hook, core_at_point); /* it has gone */
 	ends_settle(pair, 1);
 	(void)expect_received(&pair[0], peer, into, 1000, 5);
-	assert_true(pattern_is(into, 1000, 1));
+	assert_true(pattern_is(into, 0, 1000, 1));
 	assert_int_equal(pair[0].ep->counters.departures, 1);
 	assert_int_equal(sc_seg_claims(pair[0].ep->seg)[0], 0);
 	end_close(&pair[0]);
@@ -2979,7 +2979,7 @@ static void again_receive(size_t size)
 	assert_int_equal(end_recv(&pair[1], NULL, into, size, 7, SC_TAGGED), 0);
 	ends_settle(pair, 2);
 	expect_received(&pair[1], end_find(&pair[1], &pair[0]), into, size, 7);
-	assert_true(pattern_is(into, size, 1));
+	assert_true(pattern_is(into, 0, size, 1));
 }
 
 /* Nothing is left of the last one. */

@@ -882,7 +882,7 @@ static uint32_t inject_until_full(size_t size, uint32_t flags)
 		count += !ret;
 	} while (!ret);
 	assert_int_equal(ret, -EAGAIN);
-	pattern_fill(from, sizeof(from), 1);
+	pattern_fill(from, 0, sizeof(from), 1);
 	return count;
 }
 

@@ -1392,14 +1392,14 @@ static void test_proof_of_a_get(void **state)
 			uint32_t before;
 
 			rma_open(&routes[1]);
-			pattern_fill(space, size, 10 * life + same);
+			pattern_fill(space, 0, size, 10 * life + same);
 			memset(into, 0, size);
 			pair[0].peer->cma.cookie ^= !same; /* it looks like another process */
 			before = life_take(pair[0].peer, life);
 			if (before) {
 				assert_int_equal(run(into, at(0, size), 0).err, 0);
 				life_restore(before);
-				assert_true(pattern_is(into, size, 10 * life + same));
+				assert_true(pattern_is(into, 0, size, 10 * life + same));
 				assert_int_equal(pair[0].ep->counters.rma_direct_bytes, direct ? size : 0);
 				assert_int_equal(pair[0].peer->can_read != SC_REACH_NO, direct);
 				expect_idle();
@@ -1731,14 +1731,14 @@ static uint8_t *huge_map(void)
 
 static void huge_mark(uint8_t *base, uint64_t seed)
 {
-	pattern_fill(base, HUGE_END, seed);
-	pattern_fill(base + HUGE_SIZE - HUGE_END, HUGE_END, seed + 1);
+	pattern_fill(base, 0, HUGE_END, seed);
+	pattern_fill(base + HUGE_SIZE - HUGE_END, 0, HUGE_END, seed + 1);
 }
 
 static bool huge_is_marked(const uint8_t *base, uint64_t seed)
 {
-	return pattern_is(base, HUGE_END, seed) &&
-	       pattern_is(base + HUGE_SIZE - HUGE_END, HUGE_END, seed + 1);
+	return pattern_is(base, 0, HUGE_END, seed) &&
+	       pattern_is(base + HUGE_SIZE - HUGE_END, 0, HUGE_END, seed + 1);
 }
 
 static void test_huge(void **state)

@@ -24,7 +24,7 @@ static uint8_t from[100000], into[200000];
 
 static int setup(void **state)
 {
-	pattern_fill(from, sizeof(from), 1);
+	pattern_fill(from, 0, sizeof(from), 1);
 	return pair_setup(state);
 }
 
@@ -220,7 +220,7 @@ static void test_peek(void **state)
 			assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), i, SC_TAGGED), 0);
 			ends_settle(pair, 2);
 			expect_received(&pair[1], pair[1].peer, into, sizes[i], i);
-			assert_true(pattern_is(into, sizes[i], 1));
+			assert_true(pattern_is(into, 0, sizes[i], 1));
 			assert_int_equal(peek(i, 0, &way), 0);
 			expect_peek(ENOMSG, 0, i, &way);
 		}
@@ -310,7 +310,7 @@ static void test_claim(void **state)
 			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), 0);
 			ends_settle(pair, 2);
 			expect_received(&pair[1], pair[1].peer, &a, sizes[i], 7);
-			assert_true(pattern_is(into, sizes[i], 1));
+			assert_true(pattern_is(into, 0, sizes[i], 1));
 			claim.context = &b;
 			claim.iov_count = 0; /* truncated to nothing */
 			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), 0);
@@ -422,7 +422,7 @@ static void test_claim_of_the_gone(void **state)
 			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), 0);
 			assert_int_equal(comp_take(&pair[1].rx).err, i < 2 ? 0 : ECONNRESET);
 			if (i < 2)
-				assert_true(pattern_is(into, i ? 1000 : 100, 1));
+				assert_true(pattern_is(into, 0, i ? 1000 : 100, 1));
 		}
 		pair_close(pair);
 	}
@@ -453,7 +453,7 @@ static void expect_multi(uint8_t *buf, size_t at, size_t size, bool done)
 	assert_int_equal(comp.len, size);
 	assert_true(comp.flags & SC_COMP_RECV);
 	assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), done);
-	assert_true(pattern_is(buf + at, size, 1));
+	assert_true(pattern_is(buf + at, 0, size, 1));
 }
 
 static void test_multi(void **state)
@@ -491,7 +491,7 @@ static void test_multi(void **state)
 					assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), i);
 					assert_ptr_equal(comp.buf,
 							 into + (comp.len == 40000 ? 1100 : 41108));
-					assert_true(pattern_is(comp.buf, comp.len, 1));
+					assert_true(pattern_is(comp.buf, 0, comp.len, 1));
 				}
 			} else {
 				for (int i = 0; i < 6; i++) {
@@ -541,7 +541,7 @@ static void test_multi_truncation(void **state)
 				assert_int_equal(comp.olen, 1);
 				assert_true(comp.flags & SC_COMP_MULTI_DONE);
 				assert_ptr_equal(comp.buf, into + 20);
-				assert_true(pattern_is(into + 20, sizes[i] - 1, 1));
+				assert_true(pattern_is(into + 20, 0, sizes[i] - 1, 1));
 				assert_int_equal(into[20 + sizes[i] - 1], 0xa5);
 				assert_null(
 					sc_comp_ring_peek(&pair[1].rx)); /* the third waits for another buffer */
@@ -829,8 +829,8 @@ static void victim_check(void)
 		;
 	expect_received(&pair[1], of_third, into + 1000, 1000, 77);
 	expect_received(&pair[1], of_third, into + 2000, 40000, 78);
-	assert_true(pattern_is(into, 100, 1) && pattern_is(into + 1000, 1000, 1) &&
-		    pattern_is(into + 2000, 40000, 1));
+	assert_true(pattern_is(into, 0, 100, 1) && pattern_is(into + 1000, 0, 1000, 1) &&
+		    pattern_is(into + 2000, 0, 40000, 1));
 	assert_int_equal(pair[1].peer->recv.units_held, 0);
 	/* its slot is free again */
 	assert_int_equal(
@@ -1179,7 +1179,7 @@ static void test_bad_pieces(void **state)
 			}
 			assert_int_equal(comp_take(&pair[1].rx).err, EPROTO);
 			assert_int_equal(comp_take(&pair[1].rx).len, 50000);
-			assert_true(pattern_is(into + 140000, 50000, 1));
+			assert_true(pattern_is(into + 140000, 0, 50000, 1));
 		}
 		victim_check();
 	}
@@ -1277,7 +1277,7 @@ static void test_parts(void **state)
 					part(at);
 					if (!posted && at < 2)
 						assert_true(
-							pattern_is(into,
+							pattern_is(into, 0,
 								   len < 4096u * (unsigned)(at + 1)
 									   ? len
 									   : 4096u * (unsigned)(at + 1),
@@ -1293,7 +1293,7 @@ static void test_parts(void **state)
 				assert_int_equal(comp.tag, 5);
 				assert_int_equal(comp.data, 6);
 				assert_int_equal(comp.flags & SC_COMP_DATA, SC_COMP_DATA);
-				assert_true(pattern_is(into, len, 1));
+				assert_true(pattern_is(into, 0, len, 1));
 				assert_int_equal(into[len], 0xa5);
 				assert_int_equal(pair[1].peer->recv.units_held, 0);
 				assert_int_equal(pair[1].peer->units_back - back,
@@ -1371,7 +1371,7 @@ static void test_parts_in_order(void **state)
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, i ? 9000 : 40000, i, SC_TAGGED), 0);
 	for (int polls = 0; polls < 3; polls++)
 		sc_ep_poll(pair[1].ep);
-	assert_true(pattern_is(into + 50000, 9000, 1) && pattern_is(into + 100000, 9000, 1));
+	assert_true(pattern_is(into + 50000, 0, 9000, 1) && pattern_is(into + 100000, 0, 9000, 1));
 	assert_null(sc_comp_ring_peek(&pair[1].rx));
 	assert_null(pair[1].peer->recv.arriving_op);
 	ends_settle(pair, 2);
@@ -1489,7 +1489,7 @@ static void test_elsewhere_parts(void **state)
 			assert_int_equal(comp.err, rooms[i] < PARTS_SIZE ? EMSGSIZE : 0);
 			assert_int_equal(comp.len, rooms[i]);
 			assert_int_equal(comp.data, 6);
-			assert_true(pattern_is(into, rooms[i], 1));
+			assert_true(pattern_is(into, 0, rooms[i], 1));
 			assert_int_equal(into[rooms[i]], 0xa5);
 			assert_int_equal(pair[1].peer->recv.units_held, 0);
 			assert_true(sc_list_empty(&pair[1].peer->recv.waiting));
@@ -1621,7 +1621,7 @@ static void test_elsewhere_refused(void **state)
 			assert_int_equal(sc_waiting_receive(elsewhere.kept, &recv), 0);
 			ends_settle(pair, 2);
 			expect_received(&pair[1], pair[1].peer, into, sizes[i], 5);
-			assert_true(pattern_is(into, sizes[i], 1));
+			assert_true(pattern_is(into, 0, sizes[i], 1));
 			drop_sent();
 		}
 	elsewhere_close();
@@ -1751,7 +1751,7 @@ static void send_three(void)
 	for (int i = 0; i < 3; i++) {
 		expect_sent(&pair[0], from, 50000);
 		expect_received(&pair[1], pair[1].peer, into + i * 50000, 50000, (uint64_t)i);
-		assert_true(pattern_is(into + i * 50000, 50000, 1));
+		assert_true(pattern_is(into + i * 50000, 0, 50000, 1));
 	}
 }
 

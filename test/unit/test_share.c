@@ -362,7 +362,7 @@ static uint64_t by_receiver(int i)
 static void post(size_t size, size_t capacity)
 {
 	memset(into, 0xa5, sizeof(into));
-	pattern_fill(from, size, 9);
+	pattern_fill(from, 0, size, 9);
 	assert_int_equal(end_recv(&pair[1], NULL, into, capacity, 0, 0), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, 0, 0), 0);
 }
@@ -405,7 +405,7 @@ static void expect_message(size_t size)
 	ends_settle(pair, 2);
 	expect_sent(&pair[0], from, size);
 	expect_received(&pair[1], pair[1].peer, into, size, 0);
-	assert_true(pattern_is(into, size, 9));
+	assert_true(pattern_is(into, 0, size, 9));
 	assert_int_equal(into[size], 0xa5);
 	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
 	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
@@ -492,7 +492,7 @@ static void test_absent_sender(void **state)
 		post(SIZE, SIZE);
 		receiver_polls(10);
 		expect_received(&pair[1], pair[1].peer, into, SIZE, 0);
-		assert_true(pattern_is(into, SIZE, 9));
+		assert_true(pattern_is(into, 0, SIZE, 9));
 		assert_int_equal(by_receiver(1), i * SIZE);
 		assert_int_equal(pair[1].peer->xfer.generation, 1);
 	}
@@ -521,7 +521,7 @@ static void test_truncation(void **state)
 	assert_int_equal(comp.err, EMSGSIZE);
 	assert_int_equal(comp.len, 600001);
 	assert_int_equal(comp.olen, SIZE - 600001);
-	assert_true(pattern_is(into, 600001, 9));
+	assert_true(pattern_is(into, 0, 600001, 9));
 	for (size_t i = 600001; i < sizeof(into); i++)
 		assert_int_equal(into[i], 0xa5);
 	assert_true(by_sender(0));
@@ -555,7 +555,7 @@ static void test_vectors(void **state)
 		size_t in_count = 1 + pair_random(&random) % SC_IOV_MAX;
 
 		memset(into, 0xa5, size + 1);
-		pattern_fill(from, size, 9);
+		pattern_fill(from, 0, size, 9);
 		cut(out, out_count, from, size, &random);
 		cut(in, in_count, into, size, &random);
 		assert_int_equal(end_recvv(&pair[1], NULL, in, in_count, 0, 0, 0, into), 0);
@@ -575,7 +575,7 @@ static void test_many(void **state)
 	(void)state;
 	share_pair_open();
 	for (int round = 0; round < 20; round++) {
-		pattern_fill(from, sizeof(from), (uint64_t)round);
+		pattern_fill(from, 0, sizeof(from), (uint64_t)round);
 		memset(into, 0, sizeof(into));
 		for (int n = 0; n < MANY; n++)
 			for (int i = 0; i < 2; i++) {
@@ -608,7 +608,7 @@ static void test_many(void **state)
 /* `count` messages of `size` bytes, one behind the other at both sides, that of `nowhere` from memory that is not there. */
 static void begin_several(int count, size_t size, int nowhere)
 {
-	pattern_fill(from, count * size, 9);
+	pattern_fill(from, 0, count * size, 9);
 	memset(into, 0xa5, sizeof(into));
 	for (int n = 0; n < count; n++) {
 		struct iovec iov = { n == nowhere ? (void *)4096 : from + n * size, size };
@@ -763,7 +763,7 @@ static void test_several_vectors(void **state)
 	(void)state;
 	share_pair_open();
 	for (int round = 0; round < 100; round++) {
-		pattern_fill(from, MANY * STRIDE, (uint64_t)round);
+		pattern_fill(from, 0, MANY * STRIDE, (uint64_t)round);
 		memset(into, 0xa5, sizeof(into));
 		for (int n = 0; n < MANY; n++) {
 			size_t size = 33000 + pair_random(&random) % (STRIDE - 33000);
@@ -843,7 +843,7 @@ static void test_exchange(void **state)
 {
 	(void)state;
 	share_pair_open();
-	pattern_fill(from, SIZE, 9);
+	pattern_fill(from, 0, SIZE, 9);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(end_recv(&pair[i], NULL, into + i * SIZE, SIZE, 0, 0), 0);
 		assert_int_equal(end_send(&pair[i], pair[i].peer, from, SIZE, 0, 0), 0);
@@ -852,7 +852,7 @@ static void test_exchange(void **state)
 	for (int i = 0; i < 2; i++) {
 		expect_sent(&pair[i], from, SIZE);
 		expect_received(&pair[i], pair[i].peer, into + i * SIZE, SIZE, 0);
-		assert_true(pattern_is(into + i * SIZE, SIZE, 9));
+		assert_true(pattern_is(into + i * SIZE, 0, SIZE, 9));
 		assert_int_equal(by_receiver(i), SIZE);
 		assert_int_equal(by_sender(i), 0);
 	}

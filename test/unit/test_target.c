@@ -36,7 +36,7 @@ static uint8_t from[SPACE], into[SPACE];
 
 static int setup(void **state)
 {
-	pattern_fill(from, sizeof(from), 1);
+	pattern_fill(from, 0, sizeof(from), 1);
 	return pair_setup(state);
 }
 
