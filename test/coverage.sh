@@ -113,7 +113,7 @@ seconds=600 # that a test may take
 tests=${COVERAGE_TESTS:-$(cd test/unit && ls test_*.c | sed 's/\.c$//')}
 for test in $tests; do
 	# shellcheck disable=SC2086
-	$cc $flags -Isrc -Itest/unit -o "$dir/t/$test" "test/unit/$test.c" "$dir/t/dump.o" "$dir/libcore.a" \
+	$cc $flags -Isrc -Itest/unit -o "$dir/t/$test" "test/unit/$test.c" test/pattern.c "$dir/t/dump.o" "$dir/libcore.a" \
 		--coverage -Wl,--wrap=_exit,--wrap=kill,--wrap=raise -lcmocka -lpthread || exit 1
 	abs_top_builddir=$build FI_PROVIDER_PATH=$build/lib FI_PROVIDER=shmcma FI_SHMCMA_CALIBRATE=0 \
 		timeout "$seconds" "$dir/t/$test" >"$dir/t/$test.log" 2>&1

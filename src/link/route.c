@@ -53,8 +53,6 @@ static bool is_sooner_delegated(bool put, size_t size, const struct sc_route_cos
 }
 
 /*
- * An injected put is delegated if a thread, or the peer, does it without another call.
- *
  * Above SC_ROUTE_SMALL bytes, no operation of a stream is delegated, and others if that is sooner. But behind delegated
  * operations that have not ended each is: the peer will take those soon, and this process would have to withdraw them. Of
  * a stream these are only puts: gets of a stream could take all buffers that the peer may lend, and messages behind
@@ -63,8 +61,6 @@ static bool is_sooner_delegated(bool put, size_t size, const struct sc_route_cos
 static bool is_delegated(bool put, size_t size, uint32_t facts, const struct sc_route_costs *costs)
 {
 	if (!has(facts, SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE, 0))
-		return false;
-	if (facts & SC_FACT_INJECTED && !(facts & SC_FACT_KEPT))
 		return false;
 	if (size <= SC_ROUTE_SMALL)
 		return true;

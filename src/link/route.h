@@ -36,8 +36,7 @@ enum sc_way {
 #define SC_FACT_LIKELY (1u << 5)    /* or others are likely to follow */
 #define SC_FACT_ONE_RANGE (1u << 6) /* it names one range of the peer's memory, */
 #define SC_FACT_ONE_PIECE (1u << 7) /* and one of ours */
-#define SC_FACT_INJECTED (1u << 8)  /* a put that must not wait for a poll of this process, */
-#define SC_FACT_KEPT (1u << 14)	    /* and does not, if it is delegated: a thread does it */
+#define SC_FACT_INJECTED (1u << 8)  /* a put that may not be put off, as no poll may follow */
 #define SC_FACT_LOOSE (1u << 9)	    /* no message has to follow it */
 /* Facts of a message, besides SC_FACT_STREAM. */
 #define SC_FACT_RECORD (1u << 10)  /* a record has space for its payload, */
@@ -52,8 +51,8 @@ enum sc_way {
 #define SC_ROUTE_RECORD 256
 /*
  * The size of the largest small operation, in bytes (docs/MEASUREMENTS.md, "Delegated operations"). The way of a small
- * operation depends on no other facts than DIRECT, DELEGABLE, ONE_RANGE, INJECTED and KEPT, unless it is one of a stream
- * and lacks DELEGABLE or ONE_RANGE.
+ * operation depends on no other facts than DIRECT, DELEGABLE and ONE_RANGE, unless it is one of a stream and lacks
+ * DELEGABLE or ONE_RANGE.
  */
 #define SC_ROUTE_SMALL 4096
 

@@ -394,7 +394,6 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	record.size = (uint32_t)size;
 	record.put = rma->flags & SC_RMA_WRITE;
 	record.heard = sc_delegate_is_heard(peer, rma);
-	/* the table may have changed since the caller's look */
 	if (record.put && rma->flags & SC_SEND_INJECT && !sc_delegate_may_inject(peer, record.heard))
 		return 1;
 	if (peer->delegate.pause) {

@@ -109,8 +109,6 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 	}
 	if (__builtin_expect(sc_delegate_may(peer, rma->flags & SC_RMA_WRITE, size), 1))
 		facts |= SC_FACT_DELEGABLE;
-	if (facts & SC_FACT_INJECTED && sc_delegate_may_inject(peer, sc_delegate_is_heard(peer, rma)))
-		facts |= SC_FACT_KEPT;
 	return facts;
 }
 

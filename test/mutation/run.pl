@@ -175,6 +175,7 @@ sub build
 	close($header);
 	push @from, map { [ "$top/test/unit/$_.c", "$work/p/$_.o" ] } @$programs;
 	push @from, [ "$here/filter.c", "$work/filter.o" ];
+	push @from, [ "$top/test/pattern.c", "$work/o/pattern.o" ];
 	# those that take longest come first
 	@from = sort { -s $b->[0] <=> -s $a->[0] } @from
 		if (Mutants::write($sources, $mutants, "$work/src"), 1);

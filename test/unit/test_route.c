@@ -106,7 +106,7 @@ static void test_facts(void **state)
 		{ PUT, 8, ALL & ~SC_FACT_ONE_RANGE, { 0, 0 }, CMA },
 		{ PUT, 8, ALL & ~SC_FACT_ONE_PIECE, { 0, 0 }, DELEGATED },
 		{ PUT, 8, ALL & ~SC_FACT_LOOSE, { 0, 0 }, DELEGATED },
-		{ PUT, 8, ALL | SC_FACT_INJECTED, { 0, 0 }, CMA },
+		{ PUT, 8, ALL | SC_FACT_INJECTED, { 0, 0 }, DELEGATED },
 		{ PUT, 8, ALL | SC_FACT_STREAM | SC_FACT_LIKELY, { 0, 0 }, DELEGATED },
 		/* large ones of a stream, or of what is likely one, are not delegated, but behind others */
 		{ PUT, 4 * KIB + 1, TAKES | SC_FACT_LIKELY, { 0, 0 }, CMA },
@@ -127,9 +127,7 @@ static void test_facts(void **state)
 		{ PUT, 64, STREAMS & ~SC_FACT_ONE_RANGE, { 0, 0 }, CMA },
 		{ PUT, 64, STREAMS & ~SC_FACT_ONE_PIECE, { 0, 0 }, LATER },
 		{ PUT, 64, STREAMS | SC_FACT_INJECTED, { 0, 0 }, CMA },
-		{ PUT, 8, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 0, 0 }, DELEGATED },
-		{ PUT, 4 * KIB, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 0, 0 }, DELEGATED },
-		{ PUT, 8, (ALL & ~SC_FACT_DELEGABLE) | SC_FACT_INJECTED | SC_FACT_KEPT, { 0, 0 }, CMA },
+		{ PUT, 8, (ALL & ~SC_FACT_DELEGABLE) | SC_FACT_INJECTED, { 0, 0 }, CMA },
 	};
 
 	(void)state;
@@ -140,7 +138,7 @@ static void test_facts(void **state)
 static void test_costs(void **state)
 {
 	static const struct row rows[] = {
-		{ PUT, 4 * KIB, ALL | SC_FACT_INJECTED | SC_FACT_KEPT, { 1, 1000000 }, DELEGATED },
+		{ PUT, 4 * KIB, ALL | SC_FACT_INJECTED, { 1, 1000000 }, DELEGATED },
 		{ PUT, 8 * KIB, TAKES, { 2000, 1700 }, DELEGATED },
 		{ PUT, 8 * KIB, TAKES, { 2000, 1701 }, CMA },
 		{ PUT, 8 * KIB, TAKES, { 1999, 1700 }, CMA },
@@ -221,12 +219,10 @@ static void test_short_puts(void **state)
 	const uint32_t all = SC_FACT_DIRECT | SC_FACT_DELEGABLE | SC_FACT_ONE_RANGE;
 
 	(void)state;
-	for (uint32_t facts = 0; facts <= SC_FACT_KEPT * 2 - 1; facts++)
+	for (uint32_t facts = 0; facts <= SC_FACT_BEHIND * 2 - 1; facts++)
 		for (size_t i = 0; (facts & all) == all && i < 12; i++)
-			if (!(facts & SC_FACT_INJECTED) || facts & SC_FACT_KEPT)
-				assert_int_equal(
-					sc_route(SC_ROUTE_PUT, sizes[i % 4], facts, &costs[i / 4]),
-					SC_WAY_DELEGATED);
+			assert_int_equal(sc_route(SC_ROUTE_PUT, sizes[i % 4], facts, &costs[i / 4]),
+					 SC_WAY_DELEGATED);
 }
 
 static void test_together(void **state)
