@@ -825,8 +825,9 @@ int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, struct iovec buf
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 
 /*
- * Withdraws the newest receive posted with this context: it completes with err ECANCELED. -ENOENT: none is posted
- * (matched already, or never posted).
+ * Withdraws a receive posted with this context: it completes with err ECANCELED. If there are several, the first or the
+ * last of the queue is the one, whichever is nearer to its end. -ENOENT: none is posted (matched already, or never
+ * posted).
  */
 int sc_rxq_cancel(struct sc_rxq *rxq, const void *context);
 int sc_rx_cancel(struct sc_ep *ep, const void *context);

@@ -260,14 +260,28 @@ int sc_recv_post(struct sc_rxq *rxq, const struct sc_recv *recv)
 			       (struct sc_tag_mask){ recv->tag, recv->ignore }, args);
 }
 
-/* Returns the newest posted receive with this context in one queue. */
+static bool has_context(struct sc_list *posted, const void *context)
+{
+	return sc_list_entry(posted, struct sc_rx_op, match.all)->context == context;
+}
+
+/*
+ * Returns a posted receive with this context in one queue. The search goes from both ends to the middle: applications
+ * cancel their receives in the order of posting, or against it.
+ */
 static struct sc_rx_op *posted_find(struct sc_match *queue, const void *context)
 {
-	for (struct sc_list *entry = queue->posted.prev; entry != &queue->posted; entry = entry->prev) {
-		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, match.all);
+	struct sc_list *newer = queue->posted.prev, *older = queue->posted.next;
 
-		if (op->context == context)
-			return op;
+	while (newer != &queue->posted) {
+		if (has_context(newer, context))
+			return sc_list_entry(newer, struct sc_rx_op, match.all);
+		if (has_context(older, context))
+			return sc_list_entry(older, struct sc_rx_op, match.all);
+		if (newer == older || newer->prev == older)
+			break;
+		newer = newer->prev;
+		older = older->next;
 	}
 	return NULL;
 }

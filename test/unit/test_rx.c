@@ -169,6 +169,56 @@ static void test_cancel(void **state)
 	pair_close(pair);
 }
 
+static void expect_cancelled(uint8_t *buf, uint64_t tag)
+{
+	struct sc_comp comp;
+
+	assert_int_equal(sc_rx_cancel(pair[1].ep, buf), 0);
+	comp = comp_take(&pair[1].rx);
+	assert_int_equal(comp.err, ECANCELED);
+	assert_ptr_equal(comp.context, buf);
+	assert_int_equal(comp.tag, tag);
+}
+
+/* Of two receives with one context, the search meets the one that is nearer to an end of the queue: it goes no farther. */
+static void test_cancel_looks_from_both_ends(void **state)
+{
+	uint8_t bufs[64], *of[64];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	for (int i = 0; i < 64; i++)
+		of[i] = &bufs[i];
+	of[50] = of[2];
+	of[61] = of[20];
+	for (int i = 0; i < 64; i++)
+		assert_int_equal(end_recv(&pair[1], NULL, of[i], 1, (uint64_t)i, SC_TAGGED), 0);
+	expect_cancelled(of[2], 2);
+	expect_cancelled(of[20], 61);
+	expect_cancelled(of[2], 50);
+	expect_cancelled(of[20], 20);
+	assert_int_equal(sc_rx_cancel(pair[1].ep, of[2]), -ENOENT);
+	pair_close(pair);
+}
+
+/* Each receive of a queue is found, also in its middle. */
+static void test_cancel_each(void **state)
+{
+	uint8_t bufs[5];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	for (uint64_t count = 1; count <= 5; count++)
+		for (uint64_t first = 0; first < count; first++) {
+			for (uint64_t i = 0; i < count; i++)
+				assert_int_equal(end_recv(&pair[1], NULL, &bufs[i], 1, i, SC_TAGGED), 0);
+			for (uint64_t i = 0; i < count; i++)
+				expect_cancelled(&bufs[(first + i) % count], (first + i) % count);
+			assert_int_equal(sc_rx_cancel(pair[1].ep, &bufs[first]), -ENOENT);
+		}
+	pair_close(pair);
+}
+
 /* ---- peek, claim, discard -------------------------------------------------------------------- */
 
 static int peek(uint64_t tag, uint32_t flags, void *context)
@@ -1938,6 +1988,8 @@ int main(void)
 		cmocka_unit_test(test_sources),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_cancel_looks_from_both_ends),
+		cmocka_unit_test(test_cancel_each),
 		cmocka_unit_test(test_peek),
 		cmocka_unit_test(test_peek_sees_newcomers),
 		cmocka_unit_test(test_peek_sees_all_peers),
