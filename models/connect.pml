@@ -267,7 +267,9 @@ inline review()
 			:: true -> answer_with(ACCEPTED, 0); accepted[s] = true; letin[AT(me, s)] = TICKET(c)
 #if ANSWER
 			:: true -> answer_with(NOT_ACCEPTED, REASON); accepted[s] = true
-			:: STATE(c) == PUBLISHED -> atomic { MORTAL; claim[AT(me, s)] = c + REFUSED }; accepted[s] = true
+			:: STATE(c) == PUBLISHED ->
+				atomic { MORTAL; claim[AT(me, s)] = (claim[AT(me, s)] == c -> c + REFUSED : claim[AT(me, s)]) };
+				accepted[s] = true
 #else
 			:: true -> accepted[s] = true
 #endif

@@ -24,10 +24,13 @@
 /* The time between two tries to let in a peer when memory or descriptors are short, if the endpoint polls or sleeps. */
 #define LATER 20000000 /* nanoseconds */
 
-/* Answers in the claim itself, because the slot has no memory for an answer. */
+/*
+ * Answers in the claim itself, because the slot has no memory for an answer. A peer that has departed meanwhile gets no
+ * answer: the next review takes its slot back.
+ */
 static void refuse_claim(struct sc_ep *ep, uint32_t index, uint64_t claim)
 {
-	sc_store_release_64(&sc_seg_claims(ep->seg)[index], claim | SC_ABI_CLAIM_REFUSED);
+	(void)sc_cas_acq_rel_64(&sc_seg_claims(ep->seg)[index], claim, claim | SC_ABI_CLAIM_REFUSED);
 	(void)SC_FAULT("accept.refused");
 }
 

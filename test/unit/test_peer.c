@@ -753,6 +753,32 @@ static void test_claim_published_late(void **state)
 	end_close(&pair[1]);
 }
 
+static int depart_without_memory(const char *point)
+{
+	if (strcmp(point, "memory.slot"))
+		return 0;
+	sc_store_release_64(late_claim, (*late_claim & ~SC_ABI_CLAIM_STATE) | SC_ABI_DEPARTED);
+	return EIO;
+}
+
+/* A peer departs while this endpoint finds no memory to let it in: the refusal leaves its goodbye, and its slot comes back. */
+static void test_departs_while_refused(void **state)
+{
+	(void)state;
+	end_open(&pair[1], NULL);
+	late_claim = &sc_seg_claims(pair[1].ep->seg)[1];
+	*late_claim = (uint64_t)getpid() << 32 | SC_ABI_PUBLISHED;
+	(void)core_failing(NULL, 0);
+	sc_fault_hook = depart_without_memory;
+	assert_int_equal(sc_peer_review_claims(pair[1].ep), 1);
+	(void)core_failing(NULL, 0);
+	assert_int_equal(pair[1].ep->counters.refusals, 1);
+	assert_int_equal(*late_claim & SC_ABI_CLAIM_STATE, SC_ABI_DEPARTED);
+	assert_int_equal(sc_peer_review_claims(pair[1].ep), 1);
+	assert_int_equal(*late_claim, 0);
+	end_close(&pair[1]);
+}
+
 #endif
 
 /* ---- hand-made answers ----------------------------------------------------------------------- */
@@ -3707,6 +3733,7 @@ int main(void)
 		cmocka_unit_test(test_gone_while_mapped),
 		cmocka_unit_test(test_gone_before_it_is_called),
 		cmocka_unit_test(test_claim_published_late),
+		cmocka_unit_test(test_departs_while_refused),
 		cmocka_unit_test(test_claim_while_it_ends),
 		cmocka_unit_test(test_end_while_it_claims),
 #endif
