@@ -37,17 +37,20 @@
 /*
  * Looks at the claims once more before it connects to a peer that may be gone. If no endpoint has the peer's address any
  * more, the peer may have come, written and ended since the last look. No peer comes with that address now, so this look
- * finds all.
+ * finds all. Returns whether the peer is attached, as sc_peer_attach().
  */
-static void meet_if_gone(struct sc_peer *peer)
+static int meet_if_gone(struct sc_peer *peer)
 {
-	if (sc_peer_attach(peer) == -ECONNREFUSED)
+	int ret = sc_peer_attach(peer);
+
+	if (ret == -ECONNREFUSED)
 		sc_peers_meet_last(peer->ep->rxq);
+	return ret;
 }
 
 static int connect_or_meet(struct sc_peer *peer)
 {
-	meet_if_gone(peer);
+	(void)meet_if_gone(peer);
 	return sc_peer_connect(peer);
 }
 
@@ -109,16 +112,16 @@ int sc_peer_reach(struct sc_peer *peer)
 void sc_peer_expect(struct sc_peer *peer)
 {
 	struct sc_source *source = peer->source;
+	int ret = 0;
 
 	(void)sc_peers_review(peer->ep, true); /* the peer may have come, and gone since */
 	if (source->error == SC_SOURCE_UNMET)
-		meet_if_gone(peer);
-	if (source->error != SC_SOURCE_UNMET)
-		return;
-	source->error = 0;
+		ret = meet_if_gone(peer);
+	if (source->error == SC_SOURCE_UNMET && !sc_peer_is_transient(ret))
+		ret = sc_peer_connect(peer);
 	/* announced, or memory or descriptors are short: nothing would tell this endpoint of its death */
-	if (sc_peer_is_transient(sc_peer_connect(peer)) && !peer->seg)
-		source->error = SC_SOURCE_UNMET;
+	if (source->error == SC_SOURCE_UNMET && (peer->seg || !sc_peer_is_transient(ret)))
+		source->error = 0;
 }
 
 bool sc_peer_is_overdue(struct sc_peer *peer)
