@@ -472,10 +472,6 @@ void sc_peer_renew(struct sc_peer *peer)
 	/* a closed peer reads no more, even if it could not say so */
 	sc_peer_take_loans_back(peer);
 	sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
-	if (last.source->lost == peer) {
-		last.source->lost = NULL;
-		last.source->error = 0;
-	}
 	peer_init(peer, last.ep, last.source, last.address);
 	peer->user = last.user;
 	peer->users = last.users;

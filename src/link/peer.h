@@ -330,7 +330,10 @@ void sc_peer_end_link(struct sc_peer *peer, int error);
 /* Tells whether everything with the peer has ended, and it is detached. */
 bool sc_peer_is_parted(const struct sc_peer *peer);
 
-/* Makes the peer new, as if nothing had been sent to it, except for its places in lists and how others know it. */
+/*
+ * Makes the peer new, as if nothing had been sent to it, except for its places in lists and how others know it. A source
+ * that was lost with it stays lost until it is connected: sc_source_meet().
+ */
 void sc_peer_renew(struct sc_peer *peer);
 
 /* Tells whether one side had no free slot, and everything between the two has ended, also the peer's claim here. */

@@ -26,8 +26,10 @@ void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source);
 /* The peer is connected; it is lost with `error` (negative errno), or this endpoint closes, with 0. */
 static inline void sc_source_meet(struct sc_peer *peer)
 {
-	if (peer->source->error == SC_SOURCE_UNMET)
+	if (peer->source->error == SC_SOURCE_UNMET || peer->source->lost == peer) {
 		peer->source->error = 0;
+		peer->source->lost = NULL;
+	}
 	peer->source->met += !peer->met;
 	peer->met = true;
 }

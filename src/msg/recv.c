@@ -76,8 +76,10 @@ static int lost(const struct sc_recv *recv)
 		return source->error;
 	ret = sc_peer_reach(source->lost);
 	recv->source->ep->pushed_back |= ret == -EAGAIN;
-	/* a full peer that cannot be connected to yet may still come */
-	return source->met || !source->lost || source->lost->full ? 0 : ret;
+	if (source->met || !source->lost)
+		return 0;
+	/* a peer that is full, or attached again, cannot be connected to yet: it may still come */
+	return source->lost->full || (source->lost->seg && source->lost->link == SC_LINK_NONE) ? 0 : ret;
 }
 
 static int post(struct sc_rxq *rxq, struct sc_rx_op *op)

@@ -3181,6 +3181,31 @@ static void test_again_directed(void **state)
 	pair_close(pair);
 }
 
+/* A receive from a source that is back is taken although the slot there has no memory yet. */
+static void test_again_directed_without_slot(void **state)
+{
+	char byte;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	again_begin();
+	assert_int_equal(again_send(8, SC_SILENT), 0);
+	again_receive(8);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	again_open();
+	(void)core_failing("memory.slot", ENOSPC);
+	assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), 0);
+	(void)core_failing(NULL, 0);
+	assert_int_equal(pair[0].peer->link, SC_LINK_NONE);
+	assert_int_equal(
+		end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 1, 5, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(pair, 2);
+	expect_received(&pair[0], pair[0].peer, &byte, 1, 5);
+	pair_close(pair);
+}
+
 /* Two endpoints of one name are lost, and the first one is back: the source still knows of the second one. */
 static void test_again_of_two(void **state)
 {
@@ -3306,13 +3331,15 @@ static void full_sender(struct child *self, void *arg)
 		sc_ep_poll(end.ep);
 }
 
-/* A receive from a full peer that was given up ends when that peer dies. */
-static void test_directed_at_one_given_up(void **state)
+/*
+ * A receive from a full peer that was given up ends when that peer dies. It is not taken while the peer cannot be attached
+ * again.
+ */
+static void directed_at_one_given_up(bool lacks_memory)
 {
 	struct sc_peer *peer, *full;
 	struct child child;
 
-	(void)state;
 	end_open(&pair[0], NULL);
 	end_open(&third, NULL);
 	assert_true(child_start(&child, full_sender, (void *)sc_ep_address(pair[0].ep)));
@@ -3325,15 +3352,30 @@ static void test_directed_at_one_given_up(void **state)
 	ends_settle(pair, 1);
 	expect_received(&pair[0], full, into, 8, 5);
 	assert_null(full->seg);
+	if (lacks_memory) {
+		end_close(&third); /* it has the child's segment mapped */
+		if (core_failing("seg.mmap", ENOMEM))
+			for (int i = 0; i < 2; i++)
+				assert_int_equal(end_recv(&pair[0], full, into, 8, 6, SC_TAGGED), -ENOMEM);
+		(void)core_failing(NULL, 0);
+	}
 	assert_int_equal(end_recv(&pair[0], full, into, 8, 6, SC_TAGGED), 0);
 	assert_true(end_idle(&pair[0]));
 	child_kill(&child);
 	while (end_idle(&pair[0]))
 		sc_ep_poll(pair[0].ep);
 	assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET);
-	end_close(&third);
+	if (!lacks_memory)
+		end_close(&third);
 	end_close(&pair[0]);
 	(void)sc_reap_scan();
+}
+
+static void test_directed_at_one_given_up(void **state)
+{
+	(void)state;
+	directed_at_one_given_up(false);
+	directed_at_one_given_up(true);
 }
 
 /* Messages that a closed endpoint has left unread wait until there is memory to map its segment. */
@@ -3751,6 +3793,7 @@ int main(void)
 		cmocka_unit_test(test_again_many_times),
 		cmocka_unit_test(test_again_first_what_was),
 		cmocka_unit_test(test_again_directed),
+		cmocka_unit_test(test_again_directed_without_slot),
 		cmocka_unit_test(test_again_of_two),
 		cmocka_unit_test(test_again_comes_first),
 		cmocka_unit_test(test_again_written_first),
