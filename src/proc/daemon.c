@@ -294,6 +294,10 @@ static void *run(void *unused)
 		;
 	sc_lives_end();
 	sc_leftover_fini(&sc_process.leftovers);
+	sc_process_lock();
+	sc_pipe_close(&sc_process.pipe);
+	sc_process.state = SC_PROCESS_ALONE; /* the next thread may use all this */
+	sc_process_unlock();
 	return NULL;
 }
 
@@ -404,7 +408,7 @@ static bool ends_soon(pthread_t thread)
 static void stop(void)
 {
 	pthread_t thread;
-	bool woken, ended;
+	bool woken;
 
 	sc_process_lock();
 	if (sc_process.state != SC_PROCESS_WATCHES) {
@@ -415,14 +419,19 @@ static void stop(void)
 	woken = sc_process_wake_locked();
 	thread = sc_process.thread;
 	sc_process_unlock();
-	ended = woken ? !pthread_join(thread, NULL) : ends_soon(thread);
-	if (!ended)
+	if (woken) {
+		pthread_join(thread, NULL);
+	} else if (!ends_soon(thread)) {
 		pthread_detach(thread);
-	sc_process_lock();
-	if (ended)
-		sc_process.state = SC_PROCESS_ALONE; /* else the old thread still uses its state */
-	sc_pipe_close(&sc_process.pipe);
-	sc_process_unlock();
+		sc_warn("the thread that watches other processes still sleeps, for %d s at most: the "
+			"application has "
+			"closed the descriptors that wake it, and a child process has them open; until it "
+			"has ended, "
+			"new endpoints find the death of a peer by polling only (close no descriptors of "
+			"libraries; "
+			"FI_SHMCMA_DAEMON=0 does without the thread)",
+			TICK_MS / 1000);
+	}
 }
 
 void sc_process_fini(void)

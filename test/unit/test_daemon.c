@@ -1534,10 +1534,11 @@ static pid_t hold_all(void)
 	return pid;
 }
 
-/* Such a child holds the other end: the thread is not waited for. */
+/* Such a child holds the other end: the thread is not waited for, which a line says. Once it has ended, it can start again. */
 static void lose_to_child(struct child *self, void *arg)
 {
 	struct sc_ep_attr attr = end_attr();
+	unsigned int lines;
 	struct end end;
 	pid_t pid;
 
@@ -1549,10 +1550,20 @@ static void lose_to_child(struct child *self, void *arg)
 	thread_await_sleep();
 	pid = hold_all();
 	close_all(self);
+	lines = child_log_lines;
 	sc_process_fini();
+	assert_int_equal(child_log_lines, lines + 1);
+	end_close(&end);
+	end_open(&end, &attr);
+	assert_true(end.ep->alone);
 	end_close(&end);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	thread_await(0);
+	end_open(&end, &attr);
+	assert_false(end.ep->alone);
+	end_close(&end);
+	sc_process_fini();
 	thread_await(0);
 }
 
