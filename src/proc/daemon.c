@@ -424,12 +424,10 @@ static void stop(void)
 	} else if (!ends_soon(thread)) {
 		pthread_detach(thread);
 		sc_warn("the thread that watches other processes still sleeps, for %d s at most: the "
-			"application has "
-			"closed the descriptors that wake it, and a child process has them open; until it "
-			"has ended, "
-			"new endpoints find the death of a peer by polling only (close no descriptors of "
-			"libraries; "
-			"FI_SHMCMA_DAEMON=0 does without the thread)",
+			"application has closed the descriptors that wake it, and a child process has "
+			"them open; until it has ended, new endpoints find the death of a peer by "
+			"polling only (close no descriptors of libraries; FI_SHMCMA_DAEMON=0 does "
+			"without the thread)",
 			TICK_MS / 1000);
 	}
 }
