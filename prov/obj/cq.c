@@ -163,25 +163,32 @@ fi_addr_t shmcma_cq_put_entry(struct shmcma_cq *cq, struct fi_cq_tagged_entry *e
 	return source_of(cq, comp);
 }
 
-/* Completions were lost; no more will come. Reports this once to the event queue of each endpoint. */
+/*
+ * Completions were lost; no more will come. Reports this once to the event queue of each endpoint. Releases the lock while
+ * it gives the signals, because they may wait for a thread of the application that waits for the lock.
+ */
 static ssize_t overrun_slow(struct shmcma_cq *cq)
 {
+	struct shmcma_wait *owed = NULL;
 	const struct fi_eq_err_entry entry = { .fid = &cq->fid.fid,
 					       .context = cq->fid.fid.context,
 					       .err = FI_EOVERRUN };
 
-	if (!cq->overrun_reported)
-		shmcma_warn(
-			FI_LOG_CQ,
-			"completion queue overrun: no memory to grow it, completions were lost; read it "
-			"more often or raise the memory limit\n");
-	for (size_t i = 0; i < cq->polled.count && !cq->overrun_reported; i++) {
+	if (cq->overrun_reported)
+		return -FI_EAVAIL;
+	cq->overrun_reported = true;
+	shmcma_warn(FI_LOG_CQ,
+		    "completion queue overrun: no memory to grow it, completions were lost; read it "
+		    "more often or raise the memory limit\n");
+	for (size_t i = 0; i < cq->polled.count; i++) {
 		struct shmcma_eq *eq = shmcma_ep_eq(cq->polled.eps[i]);
 
 		if (eq)
-			shmcma_eq_put_err(eq, &entry);
+			shmcma_eq_put_err_locked(eq, &entry, &owed);
 	}
-	cq->overrun_reported = true;
+	shmcma_lock_leave(&cq->locked);
+	shmcma_wait_give(owed);
+	shmcma_lock_enter(&cq->locked);
 	return -FI_EAVAIL;
 }
 

@@ -177,6 +177,14 @@ int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
 	return put(eq, &eq->errors, error_create(entry));
 }
 
+void shmcma_eq_put_err_locked(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry,
+			      struct shmcma_wait **owed)
+{
+	(void)add(eq, &eq->errors, error_create(entry));
+	if (eq->wait.obj != FI_WAIT_NONE)
+		shmcma_wait_owe_locked(&eq->wait, owed);
+}
+
 /* ---- fi_join --------------------------------------------------------------------------------- */
 
 int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining)

@@ -8,6 +8,9 @@
 /* Add a copy of an event to the queue. Errors: -FI_ENOMEM, -FI_EOVERRUN. */
 int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry *entry);
 int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry);
+/* The same with a lock held: the signal joins `owed`, for shmcma_wait_give() without a lock. */
+void shmcma_eq_put_err_locked(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry,
+			      struct shmcma_wait **owed);
 /* For binding: returns the event queue of that fid, counted (refs + 1), or NULL. */
 struct shmcma_eq *shmcma_eq_get(struct fid *fid);
 void shmcma_eq_put_ref(struct shmcma_eq *eq);

@@ -39,7 +39,7 @@
  * holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock leaves
  * the signal to a watcher. If the endpoint of that watcher closes first, another watcher has the signal. Without a
  * watcher, if there is no endpoint or thread, the signal is owed until the lock is released. Only calls that enable or
- * close endpoints or add to a counter owe signals; they hold no lock of a set.
+ * close endpoints, add to a counter or find that a queue has lost completions owe signals; they hold no lock of a set.
  */
 #include "wait/wait.h"
 
@@ -259,7 +259,7 @@ static bool pass_on_locked(struct shmcma_wait *wait)
 }
 
 /* If a thread owes the signal already, it has not begun to give it, and its signal serves this event, too. */
-static void owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
+void shmcma_wait_owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
 {
 	if (atomic_exchange(&wait->owed, true))
 		return;
@@ -293,7 +293,7 @@ static struct shmcma_wait *give_each(struct shmcma_wait *owed)
 	return left;
 }
 
-static void give(struct shmcma_wait *owed)
+void shmcma_wait_give(struct shmcma_wait *owed)
 {
 	while ((owed = give_each(owed)))
 		nanosleep(&(struct timespec){ .tv_nsec = SHMCMA_MUTEX_NAP }, NULL);
@@ -324,13 +324,13 @@ static void look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed)
 		if (wait->again || wait->ops->has(wait) || wants_poll(wait)) {
 			unlink_locked(wait);
 			if (!pass_on_locked(wait))
-				owe_locked(wait, owed);
+				shmcma_wait_owe_locked(wait, owed);
 		}
 		wait = next;
 	}
 }
 
-const struct shmcma_unlock_hook shmcma_wait_unlock_hook = { look_locked, give };
+const struct shmcma_unlock_hook shmcma_wait_unlock_hook = { look_locked, shmcma_wait_give };
 
 void shmcma_wait_again_locked(const struct shmcma_locked *ep)
 {

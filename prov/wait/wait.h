@@ -87,6 +87,11 @@ static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 
 extern const struct shmcma_unlock_hook shmcma_wait_unlock_hook;
 
+/* Adds a signal that may wait for the application to the list `owed`. With any lock held. */
+void shmcma_wait_owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed);
+/* Gives the signals of the list. Without any lock. */
+void shmcma_wait_give(struct shmcma_wait *owed);
+
 /*
  * An endpoint has been enabled, or closes, or a counter counts for more endpoints: when the lock is released, threads that
  * wait under it look again, then wait for the new set of endpoints.

@@ -90,6 +90,23 @@ __attribute__((noreturn)) static inline void pair_fail(const char *file, int lin
 #define SANITIZED 0
 #endif
 
+/* Tells whether a thread of this process sleeps in the kernel. */
+static inline bool pair_is_asleep(pid_t tid)
+{
+	char path[64], text[256] = "";
+	const char *end;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	must(fgets(text, sizeof(text), file));
+	fclose(file);
+	end = strrchr(text, ')');
+	return end && !strncmp(end, ") S", 3);
+}
+
 /* ---- a process per test ---------------------------------------------------------------------- */
 
 struct pair;

@@ -4,6 +4,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 static char out[64], in[64];
@@ -630,81 +631,114 @@ static size_t memory_used(void)
 	return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* An endpoint whose receive queue overruns, and the event queue of the endpoint or of its domain. */
+struct overrun {
+	struct pair pair;
+	struct fid_cq *rx_cq;
+	struct fid_ep *ep;
+	struct fid_eq *eq;
+	fi_addr_t self;
+	size_t sent;
+};
+
+static void overrun_open(struct overrun *over, bool by_domain, enum fi_wait_obj obj)
+{
+	struct fi_eq_attr attr = { .wait_obj = obj };
+	char name[64];
+	size_t len = sizeof(name);
+
+	if (SANITIZED)
+		exit(PAIR_SKIP); /* a sanitizer's memory has no limit */
+	/* the provider's thread would map an arena of its own, 128 MiB for a moment, at any time from now on */
+	must(mallopt(M_ARENA_MAX, 1));
+	pair_open(&over->pair, NULL);
+	over->rx_cq = pair_open_cq(&over->pair);
+	gives(fi_eq_open(over->pair.fabric, &attr, &over->eq, NULL), 0);
+	over->ep = pair_open_ep(&over->pair);
+	gives(fi_ep_bind(over->ep, &over->pair.a.cq->fid, FI_TRANSMIT), 0);
+	gives(fi_ep_bind(over->ep, &over->rx_cq->fid, FI_RECV), 0);
+	gives(fi_ep_bind(over->ep, &over->pair.a.av->fid, 0), 0);
+	if (!by_domain)
+		gives(fi_ep_bind(over->ep, &over->eq->fid, 0), 0);
+	gives(fi_enable(over->ep), 0);
+	gives(fi_getname(&over->ep->fid, name, &len), 0);
+	over->self = pair_insert(over->pair.a.av, name);
+	if (by_domain)
+		gives(fi_domain_bind(over->pair.domain, &over->eq->fid, 0), 0);
+}
+
+/* Sends messages without a read of the queue, until there is no memory for more completions. */
+static void overrun_fill(struct overrun *over)
+{
+	struct fid_cq *tx_cq = over->pair.a.cq;
+	struct rlimit limit, tight;
+	ssize_t ret;
+
+	gives(getrlimit(RLIMIT_AS, &limit), 0);
+	tight = limit;
+	tight.rlim_cur = memory_used() + (24 << 20);
+	gives(setrlimit(RLIMIT_AS, &tight), 0);
+	for (over->sent = 0; over->sent < 2000000; over->sent++) {
+		gives(fi_recv(over->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+		while ((ret = fi_inject(over->ep, out, 1, over->self)) == -FI_EAGAIN)
+			fi_cq_read(tx_cq, NULL, 0);
+		gives(ret, 0);
+		fi_cq_read(tx_cq, NULL, 0);
+	}
+	gives(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+/* The event queue has the error once. */
+static void overrun_told(struct overrun *over)
+{
+	struct fi_eq_err_entry error = { .err = 0 };
+	uint32_t event;
+
+	gives(fi_eq_read(over->eq, &event, &error, sizeof(error), 0), -FI_EAVAIL);
+	gives(fi_eq_readerr(over->eq, &error, 0), sizeof(error));
+	gives(error.err, FI_EOVERRUN);
+	must(error.fid == &over->rx_cq->fid);
+	gives(fi_eq_read(over->eq, &event, &error, sizeof(error), 0), -FI_EAGAIN);
+}
+
+static void overrun_close(struct overrun *over)
+{
+	gives(fi_close(&over->ep->fid), 0);
+	gives(fi_close(&over->rx_cq->fid), 0);
+	side_close(&over->pair.a);
+	side_close(&over->pair.b);
+	gives(fi_close(&over->pair.domain->fid), 0);
+	gives(fi_close(&over->eq->fid), 0);
+	gives(fi_close(&over->pair.fabric->fid), 0);
+	fi_freeinfo(over->pair.info);
+}
+
 /*
  * No memory to grow: what was queued can be read, then every read gives an overrun error; the event queue
  * of the endpoint, or of its domain, hears of it.
  */
 static void overrun_reported(bool by_domain)
 {
-	struct fi_eq_err_entry eq_error = { .err = 0 };
 	struct fi_cq_err_entry error = { .err = 0 };
 	struct fi_cq_tagged_entry entry;
-	struct rlimit limit, tight;
-	struct fid_cq *rx_cq;
-	struct fid_ep *ep;
-	struct fid_eq *eq;
-	fi_addr_t self;
-	char name[64];
-	size_t len = sizeof(name), sent, read;
-	uint32_t event;
-	struct pair pair;
+	struct overrun over;
 	ssize_t ret;
+	size_t read;
 
-	if (SANITIZED)
-		exit(PAIR_SKIP); /* a sanitizer's memory has no limit */
-	/* the provider's thread would map an arena of its own, 128 MiB for a moment, at any time from now on */
-	must(mallopt(M_ARENA_MAX, 1));
-	pair_open(&pair, NULL);
-	rx_cq = pair_open_cq(&pair);
-	eq = pair_open_eq(&pair);
-	ep = pair_open_ep(&pair);
-	gives(fi_ep_bind(ep, &pair.a.cq->fid, FI_TRANSMIT), 0);
-	gives(fi_ep_bind(ep, &rx_cq->fid, FI_RECV), 0);
-	gives(fi_ep_bind(ep, &pair.a.av->fid, 0), 0);
-	if (!by_domain)
-		gives(fi_ep_bind(ep, &eq->fid, 0), 0);
-	gives(fi_enable(ep), 0);
-	gives(fi_getname(&ep->fid, name, &len), 0);
-	self = pair_insert(pair.a.av, name);
-	if (by_domain)
-		gives(fi_domain_bind(pair.domain, &eq->fid, 0), 0);
-
-	gives(getrlimit(RLIMIT_AS, &limit), 0);
-	tight = limit;
-	tight.rlim_cur = memory_used() + (24 << 20);
-	gives(setrlimit(RLIMIT_AS, &tight), 0);
-	for (sent = 0; sent < 2000000; sent++) {
-		gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
-		while ((ret = fi_inject(ep, out, 1, self)) == -FI_EAGAIN)
-			fi_cq_read(pair.a.cq, NULL, 0);
-		gives(ret, 0);
-		fi_cq_read(pair.a.cq, NULL, 0);
-	}
-	gives(setrlimit(RLIMIT_AS, &limit), 0);
-
-	for (read = 0; (ret = fi_cq_read(rx_cq, &entry, 1)) == 1; read++)
+	overrun_open(&over, by_domain, FI_WAIT_NONE);
+	overrun_fill(&over);
+	for (read = 0; (ret = fi_cq_read(over.rx_cq, &entry, 1)) == 1; read++)
 		;
-	must(read >= 1024 && read < sent);
+	must(read >= 1024 && read < over.sent);
 	for (int i = 0; i < 3; i++) {
 		gives(ret, -FI_EAVAIL);
-		gives(fi_cq_readerr(rx_cq, &error, 0), 1);
+		gives(fi_cq_readerr(over.rx_cq, &error, 0), 1);
 		gives(error.err, FI_EOVERRUN);
 		must(!error.op_context);
-		ret = fi_cq_read(rx_cq, &entry, 1);
+		ret = fi_cq_read(over.rx_cq, &entry, 1);
 	}
-	gives(fi_eq_read(eq, &event, &eq_error, sizeof(eq_error), 0), -FI_EAVAIL);
-	gives(fi_eq_readerr(eq, &eq_error, 0), sizeof(eq_error));
-	gives(eq_error.err, FI_EOVERRUN);
-	must(eq_error.fid == &rx_cq->fid);
-	gives(fi_eq_read(eq, &event, &eq_error, sizeof(eq_error), 0), -FI_EAGAIN);
-	gives(fi_close(&ep->fid), 0);
-	gives(fi_close(&rx_cq->fid), 0);
-	side_close(&pair.a);
-	side_close(&pair.b);
-	gives(fi_close(&pair.domain->fid), 0);
-	gives(fi_close(&eq->fid), 0);
-	gives(fi_close(&pair.fabric->fid), 0);
-	fi_freeinfo(pair.info);
+	overrun_told(&over);
+	overrun_close(&over);
 }
 
 static void overrun(void)
@@ -715,6 +749,55 @@ static void overrun(void)
 static void overrun_told_to_domain(void)
 {
 	overrun_reported(true);
+}
+
+struct overrun_reader {
+	struct fid_cq *cq;
+	atomic_int tid;
+	atomic_bool ended;
+};
+
+static void *read_to_the_overrun(void *arg)
+{
+	struct overrun_reader *reader = arg;
+	struct fi_cq_tagged_entry entry;
+	ssize_t ret;
+
+	reader->tid = gettid();
+	while ((ret = fi_cq_read(reader->cq, &entry, 1)) == 1)
+		;
+	gives(ret, -FI_EAVAIL);
+	reader->ended = true;
+	return NULL;
+}
+
+/*
+ * A thread finds the overrun and signals the event queue, whose mutex another thread holds. That one reads the queue
+ * that has overrun, and goes on to wait for the event.
+ */
+static void overrun_beside_a_holder(void)
+{
+	struct overrun_reader reader = { 0 };
+	struct fi_cq_tagged_entry entry;
+	struct fi_mutex_cond condition;
+	struct overrun over;
+	pthread_t thread;
+
+	overrun_open(&over, false, FI_WAIT_MUTEX_COND);
+	overrun_fill(&over);
+	reader.cq = over.rx_cq;
+	gives(fi_control(&over.eq->fid, FI_GETWAIT, &condition), 0);
+	gives(pthread_mutex_lock(condition.mutex), 0);
+	gives(fi_trywait(over.pair.fabric, &(struct fid *){ &over.eq->fid }, 1), 0);
+	gives(pthread_create(&thread, NULL, read_to_the_overrun, &reader), 0);
+	while (!reader.ended && !(reader.tid && pair_is_asleep(reader.tid)))
+		usleep(1000);
+	gives(fi_cq_read(over.rx_cq, &entry, 1), -FI_EAVAIL);
+	gives(pthread_cond_wait(condition.cond, condition.mutex), 0);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(pthread_join(thread, NULL), 0);
+	overrun_told(&over);
+	overrun_close(&over);
 }
 
 /* ---- blocking reads -------------------------------------------------------------------------- */
@@ -825,6 +908,7 @@ int main(void)
 		ALONE(error_text),
 		ALONE(overrun),
 		ALONE(overrun_told_to_domain),
+		ALONE(overrun_beside_a_holder),
 		ALONE(no_blocking_without_wait_object),
 		ALONE(blocking_reads),
 		ALONE(signaled),

@@ -378,18 +378,7 @@ static void *wait_in_thread(void *arg)
 
 static bool is_asleep(const struct waiter *waiter)
 {
-	char path[64], text[256] = "";
-	const char *end;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)waiter->tid);
-	file = fopen(path, "r");
-	if (!file)
-		return false;
-	must(fgets(text, sizeof(text), file));
-	fclose(file);
-	end = strrchr(text, ')');
-	return end && !strncmp(end, ") S", 3);
+	return pair_is_asleep(waiter->tid);
 }
 
 static void await_asleep(const struct waiter *waiter)
