@@ -239,7 +239,7 @@ static bool has_condition(const struct shmcma_wait *wait)
 }
 
 /*
- * Signals the object. A watcher wakes a thread in pthread_cond_wait(), see shmcma_wait_signal_until(). The endpoint may
+ * Signals the object. A watcher wakes a thread in pthread_cond_wait(), because this thread has a lock. The endpoint may
  * be newer than that thread's look, and its watcher not know the object. A watcher that is about to signal does so once
  * more, because it may have signalled already. False: there is no watcher.
  */
@@ -274,7 +274,6 @@ void shmcma_wait_owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
  */
 static struct shmcma_wait *give_each(struct shmcma_wait *owed)
 {
-	static const atomic_bool at_once = true;
 	struct shmcma_wait *left = NULL;
 
 	while (owed) {
@@ -282,7 +281,7 @@ static struct shmcma_wait *give_each(struct shmcma_wait *owed)
 
 		owed = wait->next_owed;
 		atomic_store(&wait->owed, false); /* another thread may owe it from now on */
-		if (!shmcma_wait_signal_until(wait, &at_once) && !atomic_load(&wait->closes) &&
+		if (!shmcma_wait_try_signal(wait) && !atomic_load(&wait->closes) &&
 		    !atomic_exchange(&wait->owed, true)) {
 			wait->next_owed = left;
 			left = wait;

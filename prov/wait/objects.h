@@ -135,6 +135,7 @@ struct shmcma_wait {
 	struct shmcma_locked *locked; /* lock of the object; else NULL */
 	uint32_t futex;		      /* changed by each signal */
 	atomic_bool listens;	      /* watchers signal it, once */
+	atomic_bool held; /* a watcher has not signalled it yet: a thread holds the application's mutex */
 	/* fi_trywait() has succeeded, and no signal since: a thread may sleep on that */
 	atomic_bool given;
 	struct shmcma_pipe pipe; /* FI_WAIT_FD, FI_WAIT_POLLFD */

@@ -6,7 +6,8 @@
  * thread that holds it may signal the object itself.
  *
  * A thread that calls shmcma_wait_signal() holds no lock that the holder of the application's mutex may wait for. Other
- * threads leave the signal to a watcher, or owe it (armed.c).
+ * threads leave the signal to a watcher, or owe it (armed.c). A thread with signals for several objects waits for no
+ * mutex: while another thread holds one, it gives the other signals, and tries again.
  */
 #include "wait/wait.h"
 
@@ -56,30 +57,14 @@ void shmcma_wait_forked(struct shmcma_wait *wait)
 }
 
 /*
- * Takes the application's mutex. EDEADLK: this thread holds it. EBUSY: `stop` or `closes` is set, because the holder of the
- * mutex may wait for that.
+ * Holds the application's mutex, so that the signal is not missed between fi_trywait() and pthread_cond_wait(). EDEADLK:
+ * this thread holds it. False: another one holds it, and this one does not wait (`waits`).
  */
-static int lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const atomic_bool *closes)
+static bool broadcast(struct shmcma_wait *wait, bool waits)
 {
 	static const struct timespec past = { 0 };
-	int ret;
-
-	if (!stop)
-		return pthread_mutex_lock(mutex);
-	for (;;) {
-		ret = pthread_mutex_timedlock(mutex, &past); /* tells, unlike trylock, whose it is */
-		if (ret != ETIMEDOUT)
-			return ret;
-		if (atomic_load(stop) || atomic_load(closes))
-			return EBUSY;
-		nanosleep(&(struct timespec){ .tv_nsec = SHMCMA_MUTEX_NAP }, NULL);
-	}
-}
-
-/* Holds the application's mutex, so that the signal is not missed between fi_trywait() and pthread_cond_wait(). */
-static bool broadcast_until(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
-{
-	int ret = lock_until(&wait->mutex, stop, closes);
+	/* the time is over at once; unlike trylock, this tells whose the mutex is */
+	int ret = waits ? pthread_mutex_lock(&wait->mutex) : pthread_mutex_timedlock(&wait->mutex, &past);
 
 	if (ret && ret != EDEADLK)
 		return false;
@@ -89,29 +74,28 @@ static bool broadcast_until(struct shmcma_wait *wait, const atomic_bool *stop, c
 	return true;
 }
 
-/*
- * Clears `given` first: if a fi_trywait() empties the pipe and succeeds meanwhile, its `given` stays.
- *
- * A thread that holds the application's mutex may wait in a call for this one, so watchers give such signals: they hold no
- * lock meanwhile, and give up when they must end (`stop`). The thread that closes the member may also hold the mutex of a
- * set (`closes`). Returns false if it gave up.
- */
-static bool signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
+/* Clears `given` first: if a fi_trywait() empties the pipe and succeeds meanwhile, its `given` stays. */
+static bool signal_one(struct shmcma_wait *wait, bool waits)
 {
 	atomic_store(&wait->given, false);
 	sc_sleep_bump(&wait->futex);
 	if (shmcma_wait_has_pipe(wait))
 		shmcma_pipe_raise(&wait->pipe);
-	return wait->obj != FI_WAIT_MUTEX_COND || broadcast_until(wait, stop, closes);
+	return wait->obj != FI_WAIT_MUTEX_COND || broadcast(wait, waits);
 }
 
-bool shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
+static bool signal_with_set(struct shmcma_wait *wait, bool waits)
 {
-	bool given = signal_one(wait, stop, &wait->closes);
+	bool given = signal_one(wait, waits);
 
 	if (wait->set)
-		given &= signal_one(&wait->set->wait, stop, &wait->closes);
+		given &= signal_one(&wait->set->wait, waits);
 	return given;
+}
+
+bool shmcma_wait_try_signal(struct shmcma_wait *wait)
+{
+	return signal_with_set(wait, false);
 }
 
 /* A thread that sleeps on a set has neither looked at this new member nor armed it, so it must look again. */
@@ -125,12 +109,12 @@ void shmcma_wait_join(struct shmcma_wait *wait)
 	wait->next = set->members;
 	set->members = wait;
 	pthread_mutex_unlock(&set->lock);
-	(void)signal_one(&set->wait, NULL, NULL);
+	(void)signal_one(&set->wait, true);
 }
 
 void shmcma_wait_signal(struct shmcma_wait *wait)
 {
-	(void)shmcma_wait_signal_until(wait, NULL);
+	(void)signal_with_set(wait, true);
 }
 
 /* The first waiter of a set that finds the signalled queue consumes the signal; `events` ends the other waits. */

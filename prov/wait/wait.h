@@ -43,11 +43,8 @@ int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
  */
 void shmcma_wait_signal(struct shmcma_wait *wait);
 
-/*
- * The same in place of another thread: gives up, and returns false, when `stop` is set, because the holder of the
- * application's mutex may wait for that. NULL: never.
- */
-bool shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop);
+/* The same, but it waits for no mutex. False: another thread holds one, so the caller calls this again later. */
+bool shmcma_wait_try_signal(struct shmcma_wait *wait);
 
 /* Time between two tries to take the mutex of an application, nanoseconds. */
 #define SHMCMA_MUTEX_NAP 20000

@@ -2,8 +2,9 @@
 /*
  * watcher.c: the thread that sleeps on an endpoint for threads that wait with a system wait object; see armed.c.
  *
- * It signals the objects that listen (shmcma_wait_signal_until()), and ends with its endpoint. It does not run in a
- * child of fork(2).
+ * It signals the objects that listen (shmcma_wait_try_signal()), and ends with its endpoint. It does not run in a
+ * child of fork(2). If a thread of the application holds the mutex of an object, the watcher signals the others, and
+ * tries that one again after each SHMCMA_MUTEX_NAP (shmcma_wait.held).
  *
  * Lock: a watcher's own lock comes after all of the domain; a signal does not hold it. A thread that gives an endpoint
  * a watcher, or ends it, holds the domain's locks.
@@ -37,11 +38,18 @@ struct shmcma_watcher {
 	const struct shmcma_wait *signals; /* the object that it signals now, without the lock */
 };
 
+static bool is_to_signal(struct shmcma_wait *wait, bool woken)
+{
+	bool held = atomic_exchange(&wait->held, false);
+
+	return (woken && atomic_exchange(&wait->listens, false)) || held;
+}
+
 /*
  * Finds the next object to signal. A round looks at each object once: an object that listens again in the meantime
  * waits for the next wake.
  */
-static struct shmcma_wait *next_to_signal(struct shmcma_watcher *watcher)
+static struct shmcma_wait *next_to_signal(struct shmcma_watcher *watcher, bool woken)
 {
 	struct shmcma_wait *next = NULL;
 
@@ -52,7 +60,7 @@ static struct shmcma_wait *next_to_signal(struct shmcma_watcher *watcher)
 		if (each->round == watcher->round)
 			continue;
 		each->round = watcher->round;
-		if (atomic_exchange(&each->wait->listens, false))
+		if (is_to_signal(each->wait, woken))
 			next = each->wait;
 	}
 	watcher->signals = next;
@@ -60,20 +68,26 @@ static struct shmcma_wait *next_to_signal(struct shmcma_watcher *watcher)
 	return next;
 }
 
-static void signal_all(struct shmcma_watcher *watcher)
+/* Returns whether some are held. If not `woken`, tries only those that were held. */
+static bool signal_all(struct shmcma_watcher *watcher, bool woken)
 {
 	struct shmcma_wait *wait;
+	bool held = false;
 
 	watcher->round++;
-	while ((wait = next_to_signal(watcher)))
-		if (!shmcma_wait_signal_until(wait, &watcher->stop))
-			atomic_store(&wait->listens, true); /* see resume_locked() */
+	while ((wait = next_to_signal(watcher, woken)))
+		if (!shmcma_wait_try_signal(wait)) {
+			atomic_store(&wait->held, true);
+			held = true;
+		}
+	return held;
 }
 
 static void *run(void *arg)
 {
 	struct shmcma_watcher *watcher = arg;
 	uint32_t heard = watcher->heard;
+	bool held = false;
 
 	while (!atomic_load(&watcher->stop)) {
 		struct sc_sleep sleep = sc_ep_sleep(watcher->core);
@@ -82,10 +96,12 @@ static void *run(void *arg)
 		if (sleep.seen >> 16 != heard || sc_clock_ns() >= limit) {
 			heard = sleep.seen >> 16;
 			atomic_compare_exchange_strong(&watcher->limit, &limit, INT64_MAX);
-			signal_all(watcher);
+			held = signal_all(watcher, true);
 			continue;
 		}
-		(void)sc_sleep(&sleep, 1, limit);
+		(void)sc_sleep(&sleep, 1, held ? sc_clock_ns() + SHMCMA_MUTEX_NAP : limit);
+		if (held)
+			held = signal_all(watcher, false);
 	}
 	return NULL;
 }
@@ -168,7 +184,7 @@ void shmcma_watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait
 	for (size_t i = 0; i < watcher->count; i++)
 		if (watcher->waits[i].wait == wait)
 			watcher->waits[i--] = watcher->waits[--watcher->count];
-	while (watcher->signals == wait) { /* it gives up, see lock_until() in wait.c */
+	while (watcher->signals == wait) { /* it waits for no mutex meanwhile */
 		pthread_mutex_unlock(&watcher->lock);
 		sched_yield();
 		pthread_mutex_lock(&watcher->lock);
@@ -193,7 +209,8 @@ static void resume_locked(const struct shmcma_watcher *watcher, void (*resume)(s
 	for (size_t i = 0; i < watcher->count; i++) {
 		struct shmcma_wait *wait = watcher->waits[i].wait;
 
-		if (wait->domain && atomic_load(&wait->listens) && !atomic_load(&wait->closes))
+		if (wait->domain && (atomic_load(&wait->listens) || atomic_load(&wait->held)) &&
+		    !atomic_load(&wait->closes))
 			resume(wait);
 	}
 }

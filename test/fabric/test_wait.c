@@ -1501,21 +1501,21 @@ static void condition_closed(void)
 	pair_close(&pair);
 }
 
-/* A queue for receives, with a condition, and one for sends, with a descriptor, of one endpoint: one lock, one watcher. */
+/* A queue for receives, with a condition, and one for sends, of one endpoint: one lock, one watcher. */
 struct halves {
 	struct fid_cq *rx, *tx;
 	struct fid_ep *ep;
 	struct fi_mutex_cond condition;
 };
 
-static void halves_open(struct pair *pair, struct halves *halves)
+static void halves_open(struct pair *pair, struct halves *halves, enum fi_wait_obj tx_obj)
 {
 	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_MUTEX_COND };
 	char name[64];
 	size_t len = sizeof(name);
 
 	gives(fi_cq_open(pair->domain, &attr, &halves->rx, NULL), 0);
-	attr.wait_obj = FI_WAIT_FD;
+	attr.wait_obj = tx_obj;
 	gives(fi_cq_open(pair->domain, &attr, &halves->tx, NULL), 0);
 	halves->ep = pair_open_ep(pair);
 	gives(fi_ep_bind(halves->ep, &halves->rx->fid, FI_RECV), 0);
@@ -1555,7 +1555,7 @@ static void condition_held(void)
 	struct pair pair;
 
 	pair_open(&pair, NULL);
-	halves_open(&pair, &halves);
+	halves_open(&pair, &halves, FI_WAIT_FD);
 	for (int round = 0; round < HELD_ROUNDS; round++) {
 		gives(fi_recv(halves.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
 		may_sleep_on(&pair, &halves.tx->fid);
@@ -1571,6 +1571,43 @@ static void condition_held(void)
 		gives(drain(halves.rx), 1);
 		drain(pair.a.cq);
 	}
+	halves_close(&halves);
+	pair_close(&pair);
+}
+
+/*
+ * A thread holds the mutex of one condition while the other condition is signalled, to which the watcher comes later. The
+ * first one is signalled when its mutex is free.
+ */
+static void condition_held_beside(void)
+{
+	struct fi_mutex_cond held;
+	struct halves halves;
+	struct pair pair;
+	struct condition condition = { .pair = &pair };
+	struct fid_cq *cq;
+
+	pair_open(&pair, NULL);
+	halves_open(&pair, &halves, FI_WAIT_MUTEX_COND);
+	cq = pair.b.cq;
+	pair.b.cq = halves.rx; /* the one that is drained */
+	condition.fid = &halves.rx->fid;
+	condition.wait = halves.condition;
+	gives(fi_recv(halves.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	held = held_condition(&halves.tx->fid);
+	while (try_one(&pair, &halves.tx->fid))
+		;
+	gives(pthread_create(&condition.thread, NULL, wait_for_condition, &condition), 0);
+	while (!condition.begun)
+		sched_yield();
+	gives(pthread_mutex_lock(condition.wait.mutex), 0); /* it waits for the condition by now */
+	gives(pthread_mutex_unlock(condition.wait.mutex), 0);
+	send_to(&pair.a);
+	gives(pthread_join(condition.thread, NULL), 0);
+	gives(pthread_cond_wait(held.cond, held.mutex), 0);
+	gives(pthread_mutex_unlock(held.mutex), 0);
+	drain(pair.a.cq);
+	pair.b.cq = cq;
 	halves_close(&halves);
 	pair_close(&pair);
 }
@@ -2249,6 +2286,7 @@ int main(void)
 		ALONE(condition_enabled),
 		ALONE(condition_closed),
 		ALONE(condition_held),
+		ALONE(condition_held_beside),
 		ALONE(condition_of_nothing),
 		ALONE(set_attributes),
 		ALONE(set_of_another_fabric),
