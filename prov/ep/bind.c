@@ -325,7 +325,7 @@ static void tell_counters(struct shmcma_ep *ep)
 {
 	for (int i = 0; i < SC_EVENTS; i++)
 		if (ep->cntrs[i] && !ep->cntrs[i]->polled.count && ep->cntrs[i]->wait.armed)
-			shmcma_wait_resume_locked(&ep->cntrs[i]->wait);
+			shmcma_wait_resume_locked(ep->domain, &ep->cntrs[i]->wait);
 }
 
 static void unbind_reports(struct shmcma_ep *ep)

@@ -38,8 +38,9 @@
  * Locks, in order: wait set, object, watcher. No thread that holds one takes the application's mutex: a thread that
  * holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock leaves
  * the signal to a watcher. If the endpoint of that watcher closes first, another watcher has the signal. Without a
- * watcher, if there is no endpoint or thread, the signal is owed until the lock is released. Only calls that enable or
- * close endpoints, add to a counter or find that a queue has lost completions owe signals; they hold no lock of a set.
+ * watcher, if there is no endpoint or thread, the signal is owed until the lock is released; so is the signal of an
+ * event queue. Only calls that enable or close endpoints, add to a counter or find that a queue has lost completions owe
+ * signals; they hold no lock of a set.
  */
 #include "wait/wait.h"
 
@@ -350,9 +351,16 @@ static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
 	return wait->ops->polled(wait) == &wait->domain->enabled && !wait->domain->locks.coarse;
 }
 
-/* The look may start the watcher of any endpoint that the object depends on, so all must have one lock. */
-void shmcma_wait_resume_locked(struct shmcma_wait *wait)
+/*
+ * The look may start the watcher of any endpoint that the object depends on, so all must have one lock. No lock's list has
+ * an event queue.
+ */
+void shmcma_wait_resume_locked(struct shmcma_domain *domain, struct shmcma_wait *wait)
 {
+	if (!wait->domain) {
+		shmcma_wait_owe_locked(wait, &domain->locks.owed);
+		return;
+	}
 	if (sleeps_on_all_locked(wait))
 		shmcma_lock_merge_all_locked(wait->domain);
 	arm_locked(wait);

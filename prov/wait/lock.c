@@ -136,8 +136,9 @@ void shmcma_lock(struct shmcma_domain *domain)
 
 void shmcma_unlock(struct shmcma_domain *domain)
 {
-	struct shmcma_wait *owed = NULL;
+	struct shmcma_wait *owed = domain->locks.owed;
 
+	domain->locks.owed = NULL;
 	for (struct shmcma_lock *lock = domain->locks.others; lock; lock = lock->next) {
 		look(lock, &owed);
 		pthread_mutex_unlock(&lock->mutex);

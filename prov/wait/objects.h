@@ -111,6 +111,7 @@ struct shmcma_locks {
 	struct shmcma_lock *spare;   /* locks without objects */
 	bool coarse;		     /* for good: the domain has only the common lock */
 	struct shmcma_locked itself; /* for data of the domain: has the common lock */
+	struct shmcma_wait *owed; /* signals that a thread with all locks gives after it releases them */
 };
 
 /* ---- waiting ------------------------------------------------------------------------------- */

@@ -96,9 +96,10 @@ void shmcma_wait_give(struct shmcma_wait *owed);
 void shmcma_wait_again_locked(const struct shmcma_locked *ep);
 /*
  * The watcher that was to signal the object has ended, or the object has lost its last endpoint: when the lock is released,
- * another watcher gets the signal, or the thread gives it. With the domain's locks.
+ * another watcher gets the signal, or the thread gives it. With the domain's locks. `wait`: of an object of the domain, or
+ * of an event queue.
  */
-void shmcma_wait_resume_locked(struct shmcma_wait *wait);
+void shmcma_wait_resume_locked(struct shmcma_domain *domain, struct shmcma_wait *wait);
 /* Before the memory of that endpoint goes: threads that sleep in calls look again, and so does one that is about to. */
 void shmcma_wait_stir_locked(const struct shmcma_locked *ep);
 

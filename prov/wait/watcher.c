@@ -200,23 +200,21 @@ int shmcma_watcher_add_locked(struct shmcma_watcher **link, struct sc_ep *core, 
 	return watcher && add(watcher, wait) ? 0 : -FI_EAGAIN;
 }
 
-/*
- * Other watchers, or this thread, give the signals that the watcher has not given. An event queue, which has no domain, loses
- * the signal of fi_join(3) if the endpoint closes at that moment.
- */
-static void resume_locked(const struct shmcma_watcher *watcher, void (*resume)(struct shmcma_wait *))
+/* Other watchers, or this thread, give the signals that the watcher has not given. */
+static void resume_locked(const struct shmcma_watcher *watcher, struct shmcma_domain *domain,
+			  void (*resume)(struct shmcma_domain *, struct shmcma_wait *))
 {
 	for (size_t i = 0; i < watcher->count; i++) {
 		struct shmcma_wait *wait = watcher->waits[i].wait;
 
-		if (wait->domain && (atomic_load(&wait->listens) || atomic_load(&wait->held)) &&
+		if ((atomic_load(&wait->listens) || atomic_load(&wait->held)) &&
 		    !atomic_load(&wait->closes))
-			resume(wait);
+			resume(domain, wait);
 	}
 }
 
-void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **ended,
-			       void (*resume)(struct shmcma_wait *))
+void shmcma_watcher_end_locked(struct shmcma_domain *domain, struct shmcma_watcher **ended,
+			       void (*resume)(struct shmcma_domain *, struct shmcma_wait *))
 {
 	struct shmcma_watcher *watcher = *ended;
 
@@ -227,7 +225,7 @@ void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma
 		atomic_store(&watcher->stop, true);
 		sc_ep_wake(watcher->core);
 		pthread_join(watcher->thread, NULL);
-		resume_locked(watcher, resume);
+		resume_locked(watcher, domain, resume);
 	}
 	free(watcher->waits);
 	free(watcher);

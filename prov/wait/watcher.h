@@ -18,7 +18,7 @@ void shmcma_watcher_limit(struct shmcma_watcher *watcher, int64_t limit);
  * Ends the watcher before its endpoint is destroyed; with the domain's locks. `resume`: called for each object that listens
  * still; shmcma_wait_resume_locked().
  */
-void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **watcher,
-			       void (*resume)(struct shmcma_wait *));
+void shmcma_watcher_end_locked(struct shmcma_domain *domain, struct shmcma_watcher **watcher,
+			       void (*resume)(struct shmcma_domain *, struct shmcma_wait *));
 
 #endif

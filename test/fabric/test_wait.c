@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <time.h>
 #include <rdma/fi_atomic.h>
+#include <rdma/fi_collective.h>
 
 static char out[64], in[64], large_out[1 << 20], large_in[1 << 20];
 
@@ -1501,6 +1502,70 @@ static void condition_closed(void)
 	pair_close(&pair);
 }
 
+struct joiner {
+	struct fid_ep *ep;
+	struct fid_av_set *set;
+	struct waiter waiter; /* its thread */
+};
+
+static void *join_and_close(void *arg)
+{
+	struct joiner *joiner = arg;
+	struct fid_mc *mc;
+
+	joiner->waiter.tid = gettid();
+	joiner->waiter.begun = true;
+	gives(fi_join_collective(joiner->ep, FI_ADDR_NOTAVAIL, joiner->set, 0, &mc, NULL), 0);
+	gives(fi_close(&joiner->ep->fid), 0);
+	gives(fi_close(&mc->fid), 0);
+	joiner->waiter.ended = true;
+	return NULL;
+}
+
+/*
+ * A thread joins a group of one endpoint and closes the endpoint. Its watcher is about to signal the end of the join, by a
+ * condition whose mutex another thread holds on its way to sleep: the thread that closes the endpoint signals.
+ */
+static void condition_joined(void)
+{
+	struct pair_want want = { .caps = PAIR_CAPS | FI_COLLECTIVE };
+	struct fi_av_set_attr set_attr = { .stride = 1 };
+	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct fi_mutex_cond condition;
+	struct joiner joiner = { 0 };
+	struct fi_eq_entry entry;
+	struct fid_eq *eq;
+	struct pair pair;
+	char name[64];
+	size_t len = sizeof(name);
+	uint32_t event;
+
+	pair_open(&pair, &want);
+	gives(fi_eq_open(pair.fabric, &eq_attr, &eq, NULL), 0);
+	joiner.ep = pair_open_ep(&pair);
+	pair_bind(joiner.ep, pair.b.cq, pair.b.av);
+	gives(fi_ep_bind(joiner.ep, &eq->fid, 0), 0);
+	gives(fi_enable(joiner.ep), 0);
+	gives(fi_getname(&joiner.ep->fid, name, &len), 0);
+	set_attr.start_addr = set_attr.end_addr = pair_insert(pair.b.av, name);
+	gives(fi_av_set(pair.b.av, &set_attr, &joiner.set, NULL), 0);
+	condition = held_condition(&eq->fid);
+	gives(try_one(&pair, &eq->fid), 0);
+	gives(pthread_create(&joiner.waiter.thread, NULL, join_and_close, &joiner), 0);
+	while (!joiner.waiter.begun)
+		sched_yield();
+	while (!joiner.waiter.ended && !is_asleep(&joiner.waiter))
+		usleep(1000);
+	gives(pthread_cond_wait(condition.cond, condition.mutex), 0);
+	gives(pthread_mutex_unlock(condition.mutex), 0);
+	gives(pthread_join(joiner.waiter.thread, NULL), 0);
+	gives(fi_eq_read(eq, &event, &entry, sizeof(entry), 0), sizeof(entry));
+	gives(event, FI_JOIN_COMPLETE);
+	gives(fi_close(&joiner.set->fid), 0);
+	gives(fi_close(&eq->fid), 0);
+	pair_close(&pair);
+}
+
 /* A queue for receives, with a condition, and one for sends, of one endpoint: one lock, one watcher. */
 struct halves {
 	struct fid_cq *rx, *tx;
@@ -2285,6 +2350,7 @@ int main(void)
 		ALONE(condition),
 		ALONE(condition_enabled),
 		ALONE(condition_closed),
+		ALONE(condition_joined),
 		ALONE(condition_held),
 		ALONE(condition_held_beside),
 		ALONE(condition_of_nothing),
