@@ -558,8 +558,11 @@ struct sc_sleep {
  */
 int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 
-/* The same for a thread that polls and sends nothing itself: no refused send concerns it. */
-int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
+/*
+ * The same after a refused post: also a peer that makes space wakes the thread. The space may have come before, so the
+ * limit is ROOM_MS (sleep.c) at most.
+ */
+int sc_ep_rest_refused(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 
 /*
  * Returns false once an operation that needs polls has begun since the last poll. The sleeping thread must then poll:
@@ -567,11 +570,8 @@ int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
  */
 bool sc_ep_is_idle(const struct sc_ep *ep);
 
-/*
- * Tells whether the endpoint refused an operation with -EAGAIN since the last call. A thread that then sleeps is woken
- * soon, although that is no completion.
- */
-bool sc_ep_was_refused(struct sc_ep *ep);
+/* Returns how many posts the endpoint has refused with -EAGAIN. */
+uint64_t sc_ep_refusals(const struct sc_ep *ep);
 
 /* Disarms the endpoint: no thread of this process sleeps on it any more. */
 void sc_ep_rise(struct sc_ep *ep);

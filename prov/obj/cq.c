@@ -312,8 +312,8 @@ static const struct shmcma_polled *polled(const struct shmcma_wait *wait)
 static const struct shmcma_wait_ops wait_ops = { polled, has, found, differs, shmcma_wait_try };
 
 /*
- * A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. So does fi_cq_signal(). A signal to the
- * thread ends only a wait without a time-out: with one, -FI_EAGAIN means that the time is over.
+ * A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. So do fi_cq_signal() and, once, a post that
+ * was refused (armed.c). A signal to the thread ends only a wait without a time-out.
  */
 SHMCMA_CALL(ssize_t, cq_sreadfrom, struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source, const void *cond,
 	    int timeout)
@@ -322,6 +322,7 @@ SHMCMA_CALL(ssize_t, cq_sreadfrom, struct fid_cq *fid, void *buf, size_t count, 
 	unsigned int known = atomic_load(&cq->heard);
 	int64_t end = shmcma_wait_end(timeout);
 	struct shmcma_patience patience = { 0 };
+	bool ends = false;
 
 	if (cq->wait.obj == FI_WAIT_NONE || cq->wait.obj == FI_WAIT_SET)
 		return -FI_ENOSYS;
@@ -330,13 +331,12 @@ SHMCMA_CALL(ssize_t, cq_sreadfrom, struct fid_cq *fid, void *buf, size_t count, 
 
 		if (ret != -FI_EAGAIN)
 			return ret;
-		if (hear(cq, known))
+		if (hear(cq, known) || ends)
 			return -FI_EAGAIN;
 		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_EAGAIN;
 		ret = shmcma_wait_rest(&cq->wait, &known, &patience, end);
-		if (ret == -FI_EAGAIN || (ret && end == INT64_MAX))
-			return -FI_EAGAIN;
+		ends = ret == -FI_EAGAIN || (ret && end == INT64_MAX);
 	}
 }
 

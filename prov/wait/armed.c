@@ -69,13 +69,15 @@ struct slept {
 	struct shmcma_watcher **watcher;
 	bool busy; /* a thread must poll it before it sleeps on it */
 	bool kept; /* stays armed for a sleeper on an event queue, which no domain lists */
+	bool refused; /* a message of a group waits for space */
 };
 
 static struct slept slept_group(struct shmcma_coll *coll)
 {
 	bool kept = coll->join_wait && atomic_load(&coll->join_wait->listens);
 
-	return (struct slept){ coll->core, &coll->watcher, coll->begun, kept };
+	return (struct slept){ coll->core, &coll->watcher, coll->begun, kept,
+			       sc_ep_refusals(coll->core) != coll->refusals };
 }
 
 /* Finds the n-th endpoint of the set. If there are fewer, returns false and lowers *n by their number. */
@@ -85,7 +87,7 @@ static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct
 		*n -= polled->count;
 		return false;
 	}
-	*slept = (struct slept){ polled->eps[*n]->core, &polled->eps[*n]->watcher, false, false };
+	*slept = (struct slept){ polled->eps[*n]->core, &polled->eps[*n]->watcher, false, false, false };
 	return true;
 }
 
@@ -259,46 +261,6 @@ static bool pass_on_locked(struct shmcma_wait *wait)
 	return true;
 }
 
-/* If a thread owes the signal already, it has not begun to give it, and its signal serves this event, too. */
-void shmcma_wait_owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
-{
-	if (atomic_exchange(&wait->owed, true))
-		return;
-	atomic_fetch_add(&wait->giving, 1);
-	wait->next_owed = *owed;
-	*owed = wait;
-}
-
-/*
- * Returns the objects whose mutex another thread holds, unless a further thread owes them, too. That holder may be about to
- * close another of the objects, so each gets its turn.
- */
-static struct shmcma_wait *give_each(struct shmcma_wait *owed)
-{
-	struct shmcma_wait *left = NULL;
-
-	while (owed) {
-		struct shmcma_wait *wait = owed;
-
-		owed = wait->next_owed;
-		atomic_store(&wait->owed, false); /* another thread may owe it from now on */
-		if (!shmcma_wait_try_signal(wait) && !atomic_load(&wait->closes) &&
-		    !atomic_exchange(&wait->owed, true)) {
-			wait->next_owed = left;
-			left = wait;
-			continue;
-		}
-		atomic_fetch_sub(&wait->giving, 1);
-	}
-	return left;
-}
-
-void shmcma_wait_give(struct shmcma_wait *owed)
-{
-	while ((owed = give_each(owed)))
-		nanosleep(&(struct timespec){ .tv_nsec = SHMCMA_MUTEX_NAP }, NULL);
-}
-
 /* Tells whether another thread has begun an operation that needs polls. */
 static bool wants_poll(const struct shmcma_wait *wait)
 {
@@ -411,12 +373,19 @@ static bool rest_has_room(const struct shmcma_wait *wait)
 	return !slept_on(wait, SC_SLEEPS_MAX - 1, &slept);
 }
 
+static int rest_core(const struct slept *slept, bool refused, struct sc_sleep *sleep, int64_t *limit)
+{
+	if (slept->busy)
+		return -FI_EAGAIN;
+	return refused || slept->refused ? sc_ep_rest_refused(slept->core, sleep, limit)
+					 : sc_ep_rest(slept->core, sleep, limit);
+}
+
 /*
- * Arms the object and, by `rest_core`, each endpoint that it depends on: peers wake the thread or, with rest->watched, the
- * watchers, which signal the object. Returns -FI_EAGAIN if there is something to do.
+ * Arms the object and each endpoint that it depends on: peers wake the thread or, with rest->watched, the watchers, which
+ * signal the object. `refused`: so do peers that make space. Returns -FI_EAGAIN if there is something to do.
  */
-static int rest_locked(struct shmcma_wait *wait, struct shmcma_rest *rest,
-		       int (*rest_core)(struct sc_ep *, struct sc_sleep *, int64_t *))
+static int rest_locked(struct shmcma_wait *wait, struct shmcma_rest *rest, bool refused)
 {
 	bool watched = rest->watched || !rest_has_room(wait);
 	struct slept slept;
@@ -432,7 +401,7 @@ static int rest_locked(struct shmcma_wait *wait, struct shmcma_rest *rest,
 	for (size_t i = 0; slept_on(wait, i, &slept); i++) {
 		struct sc_sleep sleep;
 
-		if (slept.busy || rest_core(slept.core, &sleep, &rest->limit))
+		if (rest_core(&slept, refused, &sleep, &rest->limit))
 			return -FI_EAGAIN;
 		if (!watched)
 			rest->sleeps[rest->count++] = sleep;
@@ -441,9 +410,9 @@ static int rest_locked(struct shmcma_wait *wait, struct shmcma_rest *rest,
 }
 
 /* For a thread of the application. Returns -FI_EAGAIN also if there is something to read. */
-static int rest_caller_locked(struct shmcma_wait *wait, struct shmcma_rest *rest)
+static int rest_caller_locked(struct shmcma_wait *wait, struct shmcma_rest *rest, bool refused)
 {
-	if (rest_locked(wait, rest, sc_ep_rest))
+	if (rest_locked(wait, rest, refused))
 		return -FI_EAGAIN;
 	if (wait->domain->triggers) /* no peer wakes for some of their events */
 		lower(&rest->limit, TRIGGER_MS);
@@ -453,11 +422,42 @@ static int rest_caller_locked(struct shmcma_wait *wait, struct shmcma_rest *rest
 int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest)
 {
 	rest->limit = SC_REST_FOREVER;
-	if (rest_locked(&domain->progress.wait, rest, sc_ep_rest_poller))
+	if (rest_locked(&domain->progress.wait, rest, false)) /* it posts nothing itself */
 		return -FI_EAGAIN;
 	if (shmcma_work_is_due_locked(domain)) /* no event tells when they can be posted */
 		lower(&rest->limit, TRIGGER_MS);
 	return 0;
+}
+
+/* ---- refused posts ----------------------------------------------------------------------------- */
+
+/*
+ * After a post was refused with -FI_EAGAIN, the caller may wait for space, and no completion may come. The provider
+ * cannot tell for each cause of a refusal whether the next post succeeds. So a wait ends once, for each object that is
+ * waited for, when a sleep is over that asked for space: a peer has made some, ROOM_MS (src/ep/sleep.c) have gone, or
+ * another event has come.
+ */
+
+/* Returns how many posts the endpoints of the object have refused. */
+static uint64_t refusals_locked(const struct shmcma_wait *wait)
+{
+	const struct shmcma_polled *polled = wait->ops->polled(wait);
+	uint64_t refusals = 0;
+
+	for (size_t i = 0; i < polled->count; i++)
+		refusals += sc_ep_refusals(polled->eps[i]->core);
+	return refusals;
+}
+
+/*
+ * Returns whether a wait ends that began with `refusals`, when other waits had ended for `known`. Another wait may have
+ * ended since, for newer refusals.
+ */
+static bool end_refused_locked(struct shmcma_wait *wait, uint64_t known, uint64_t refusals)
+{
+	if (wait->refusals == known)
+		wait->refusals = wait->asked = refusals;
+	return refusals != known;
 }
 
 /* ---- sleep in a call --------------------------------------------------------------------------- */
@@ -484,16 +484,6 @@ static bool lasts(struct shmcma_patience *patience)
 	return now < patience->end;
 }
 
-static bool was_refused_locked(const struct shmcma_wait *wait)
-{
-	const struct shmcma_polled *polled = wait->ops->polled(wait);
-	bool refused = false;
-
-	for (size_t i = 0; i < polled->count; i++)
-		refused |= sc_ep_was_refused(polled->eps[i]->core);
-	return refused;
-}
-
 /* An old kernel, or a filter of system calls, does not let the thread sleep on several words: watchers from now on. */
 static bool cannot_sleep(int ret)
 {
@@ -503,6 +493,7 @@ static bool cannot_sleep(int ret)
 static int sleep_in_call(struct shmcma_wait *wait, const void *found, int64_t end)
 {
 	struct shmcma_rest rest;
+	uint64_t known, refusals;
 	bool refused, looks;
 	int ret = 0;
 
@@ -510,7 +501,9 @@ static int sleep_in_call(struct shmcma_wait *wait, const void *found, int64_t en
 	rest.limit = end;
 	rest.watched = wait->watched;
 	atomic_fetch_add_explicit(&wait->sleepers, 1, memory_order_relaxed);
-	looks = rest_caller_locked(wait, &rest) || wait->ops->differs(wait, found);
+	known = wait->refusals;
+	refusals = refusals_locked(wait);
+	looks = rest_caller_locked(wait, &rest, refusals != known) || wait->ops->differs(wait, found);
 	shmcma_lock_leave(wait->locked);
 	if (!looks)
 		ret = sc_sleep(rest.sleeps, rest.count, rest.limit);
@@ -519,11 +512,25 @@ static int sleep_in_call(struct shmcma_wait *wait, const void *found, int64_t en
 		(void)watch_all_locked(wait);
 	atomic_fetch_sub_explicit(&wait->sleepers, 1, memory_order_relaxed);
 	shmcma_wait_rise_locked(wait);
-	refused = was_refused_locked(wait);
+	refused = !looks && end_refused_locked(wait, known, refusals);
 	shmcma_lock_leave(wait->locked);
 	if (refused)
 		return -FI_EAGAIN;
 	return ret == -EINTR ? -FI_EINTR : 0;
+}
+
+/* In place of a sleep. */
+static int yield_in_call(struct shmcma_wait *wait)
+{
+	bool refused;
+
+	sched_yield();
+	shmcma_lock_enter(wait->locked);
+	/* a counter of all endpoints has not the locks of all, and its call does not end */
+	refused = !sleeps_on_all_locked(wait) &&
+		  end_refused_locked(wait, wait->refusals, refusals_locked(wait));
+	shmcma_lock_leave(wait->locked);
+	return refused ? -FI_EAGAIN : 0;
 }
 
 /*
@@ -535,10 +542,8 @@ int shmcma_wait_rest(struct shmcma_wait *wait, const void *found, struct shmcma_
 {
 	if (lasts(patience))
 		return 0;
-	if (wait->obj == FI_WAIT_NONE || wait->obj == FI_WAIT_YIELD) {
-		sched_yield();
-		return 0;
-	}
+	if (wait->obj == FI_WAIT_NONE || wait->obj == FI_WAIT_YIELD)
+		return yield_in_call(wait);
 	*patience = (struct shmcma_patience){ 0 };
 	return sleep_in_call(wait, found, end);
 }
@@ -575,7 +580,7 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 			return -FI_EAGAIN;
 		coll->join_wait = wait;
 		atomic_store(&wait->listens, true);
-		if (slept.busy || sc_ep_rest(slept.core, &sleep, limit))
+		if (rest_core(&slept, false, &sleep, limit))
 			return -FI_EAGAIN;
 		if (*limit != INT64_MAX)
 			shmcma_watcher_limit(*slept.watcher, *limit);
@@ -597,6 +602,7 @@ static int try_locked(struct shmcma_wait *wait)
 {
 	struct shmcma_rest rest;
 	struct slept slept;
+	uint64_t refusals = refusals_locked(wait);
 	int ret = watch_all_locked(wait);
 
 	rest.limit = SC_REST_FOREVER;
@@ -606,7 +612,8 @@ static int try_locked(struct shmcma_wait *wait)
 		if (wait->ops->found(wait))
 			return -FI_EAGAIN;
 		give_word(wait);
-		if (!rest_caller_locked(wait, &rest)) {
+		if (!rest_caller_locked(wait, &rest, refusals != wait->refusals)) {
+			wait->asked = refusals;
 			if (rest.limit != SC_REST_FOREVER && slept_on(wait, 0, &slept))
 				shmcma_watcher_limit(*slept.watcher, rest.limit);
 			return 0;
@@ -626,6 +633,17 @@ static bool is_eager_locked(struct shmcma_wait *wait)
 			      sc_clock_ns() - wait->tried < BRIEF_NS;
 	wait->tried = 0;
 	return wait->eager;
+}
+
+/* Tells whether a sleep behind fi_trywait() is over that asked for space: the application may post again. */
+static bool ended_refused_locked(struct shmcma_wait *wait)
+{
+	if (is_slept_on_outside(wait) && atomic_load(&wait->given))
+		return false;
+	if (!end_refused_locked(wait, wait->refusals, wait->asked))
+		return false;
+	shmcma_wait_wake_locked(wait); /* other threads wait for its set, too */
+	return true;
 }
 
 /* Polls for PATIENCE_NS, as a call that waits does. */
@@ -660,7 +678,7 @@ int shmcma_wait_try(struct shmcma_wait *wait, bool alone)
 	if (eager && finds_soon(wait))
 		return -FI_EAGAIN;
 	enter(wait);
-	ret = try_locked(wait);
+	ret = ended_refused_locked(wait) ? -FI_EAGAIN : try_locked(wait);
 	if (ret)
 		shmcma_wait_rise_locked(wait);
 	else

@@ -152,6 +152,8 @@ struct shmcma_wait {
 	/* under its lock */
 	bool watched; /* watchers may know it, until the object is closed */
 	bool eager;   /* the last sleep behind fi_trywait() was brief */
+	uint64_t refusals; /* the refused posts of its endpoints for which a wait has ended already */
+	uint64_t asked;	   /* the refused posts when fi_trywait() succeeded */
 	int64_t tried; /* when fi_trywait() succeeded, ns of CLOCK_MONOTONIC; 0: no sleep since the last call */
 	bool armed;
 	bool again;			/* armed, and signalled at the next look in any case */
@@ -375,6 +377,7 @@ struct shmcma_coll {
 	struct sc_ep *core;
 	struct sc_comp_ring done;	/* completions of its transfers */
 	bool begun;			/* a message has begun since the last poll */
+	uint64_t refusals;		/* refused messages before that poll */
 	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
 	struct shmcma_wait *join_wait;	/* of the event queue, once slept on for a fi_join */
 	struct shmcma_group *groups;

@@ -125,6 +125,50 @@ void shmcma_wait_signal_all(struct shmcma_wait *wait)
 	shmcma_wait_signal(wait);
 }
 
+/* ---- owed signals ------------------------------------------------------------------------------ */
+
+/* If a thread owes the signal already, it has not begun to give it, and its signal serves this event, too. */
+void shmcma_wait_owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
+{
+	if (atomic_exchange(&wait->owed, true))
+		return;
+	atomic_fetch_add(&wait->giving, 1);
+	wait->next_owed = *owed;
+	*owed = wait;
+}
+
+/*
+ * Returns the objects whose mutex another thread holds, unless a further thread owes them, too. That holder may be about to
+ * close another of the objects, so each gets its turn.
+ */
+static struct shmcma_wait *give_each(struct shmcma_wait *owed)
+{
+	struct shmcma_wait *left = NULL;
+
+	while (owed) {
+		struct shmcma_wait *wait = owed;
+
+		owed = wait->next_owed;
+		atomic_store(&wait->owed, false); /* another thread may owe it from now on */
+		if (!shmcma_wait_try_signal(wait) && !atomic_load(&wait->closes) &&
+		    !atomic_exchange(&wait->owed, true)) {
+			wait->next_owed = left;
+			left = wait;
+			continue;
+		}
+		atomic_fetch_sub(&wait->giving, 1);
+	}
+	return left;
+}
+
+void shmcma_wait_give(struct shmcma_wait *owed)
+{
+	while ((owed = give_each(owed)))
+		nanosleep(&(struct timespec){ .tv_nsec = SHMCMA_MUTEX_NAP }, NULL);
+}
+
+/* ---- what an application sees ------------------------------------------------------------------ */
+
 /* fi_poll(3). There is one descriptor, which never changes: no application begins with this change_index. */
 static int show_pollfd(const struct shmcma_wait *wait, struct fi_wait_pollfd *shown)
 {

@@ -63,7 +63,7 @@ struct shmcma_patience {
  * until the object may have something, or until `end` (ns of CLOCK_MONOTONIC, INT64_MAX: none); without an object to
  * sleep on, yields the processor. `found`: the value of the counter (struct sc_cntr), or the signal of the queue
  * (unsigned int), that the caller knows. 0: poll again; -FI_EINTR: a signal; -FI_EAGAIN: poll, then return to the
- * application, which may be able to send now.
+ * application, which may be able to post now what was refused.
  */
 int shmcma_wait_rest(struct shmcma_wait *wait, const void *found, struct shmcma_patience *patience,
 		     int64_t end);

@@ -20,7 +20,8 @@
  *
  *   UNANSWERED_MS   a connection has no answer: a peer that refuses may not have this segment, and one that accepts
  *                   does not wake
- *   ROOM_MS         a post was refused for want of space, which may have come before the word was armed; once
+ *   ROOM_MS         a post was refused for want of space, which may have come before the word was armed, or for a
+ *                   cause whose end is no event; once for each sc_ep_rest_refused()
  *   HANDS_MS        operations that the other side has in hand, which works on them or is stopped; or operations that
  *                   are put off (direct.c), if they could not be done yet
  *   STUCK_MS        there is something to take, but memory for it is short
@@ -151,12 +152,12 @@ static int rest(struct sc_ep *ep, bool room, struct sc_sleep *sleep, int64_t *li
 
 int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
 {
-	return rest(ep, ep->wants_room || ep->pushed_back, sleep, limit);
+	return rest(ep, ep->wants_room, sleep, limit);
 }
 
-int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
+int sc_ep_rest_refused(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
 {
-	return rest(ep, ep->wants_room, sleep, limit);
+	return rest(ep, true, sleep, limit);
 }
 
 bool sc_ep_is_idle(const struct sc_ep *ep)
@@ -164,12 +165,9 @@ bool sc_ep_is_idle(const struct sc_ep *ep)
 	return ep->idle;
 }
 
-bool sc_ep_was_refused(struct sc_ep *ep)
+uint64_t sc_ep_refusals(const struct sc_ep *ep)
 {
-	bool refused = ep->pushed_back;
-
-	ep->pushed_back = false;
-	return refused;
+	return ep->refusals;
 }
 
 void sc_ep_rise(struct sc_ep *ep)

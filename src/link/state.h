@@ -607,10 +607,10 @@ struct sc_ep {
 	uint32_t due;	  /* bits, 1 << SC_WORK_*: lists of `work` that may have entries */
 	uint32_t vain;	  /* times in a row that sc_ep_rest() saw work that polls then did not take */
 	bool wants_room;  /* a record or buffer found no space; until sc_ep_rest() asks */
-	bool pushed_back; /* a post was refused with -EAGAIN; until sc_ep_was_refused() asks */
 	bool alone;	  /* no thread of the daemon watches our peers */
 	bool closes;	  /* sc_ep_destroy() has begun */
 	bool barrier;	  /* sleepers of this process see stores of others, see wake.c */
+	uint64_t refusals;     /* posts that were refused with -EAGAIN */
 	struct sc_sleep armed; /* as the last sleeper has left it, */
 	int64_t armed_at;      /* and when, ns */
 	int64_t watched_at;    /* when a sleeper has last watched the peers, while `alone` */

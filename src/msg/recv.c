@@ -69,13 +69,13 @@ static int lost(const struct sc_recv *recv)
 	if (!source || source->met || !source->error)
 		return 0;
 	if (source->error == SC_SOURCE_UNMET) {
-		recv->source->ep->pushed_back = true;
+		recv->source->ep->refusals++;
 		return -EAGAIN;
 	}
 	if (!source->lost)
 		return source->error;
 	ret = sc_peer_reach(source->lost);
-	recv->source->ep->pushed_back |= ret == -EAGAIN;
+	recv->source->ep->refusals += ret == -EAGAIN;
 	if (source->met || !source->lost)
 		return 0;
 	/* a peer that is full, or attached again, cannot be connected to yet: it may still come */

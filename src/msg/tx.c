@@ -310,7 +310,7 @@ static int send_any(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send
 
 	if (__builtin_expect(ret, 0)) {
 		sc_turn_drop(peer);
-		ep->pushed_back |= ret == -EAGAIN;
+		ep->refusals += ret == -EAGAIN;
 	}
 	return ret;
 }

@@ -275,7 +275,7 @@ static inline int posted(struct sc_peer *peer, int ret)
 {
 	if (__builtin_expect(ret, 0)) {
 		sc_turn_drop(peer);
-		peer->ep->pushed_back |= ret == -EAGAIN;
+		peer->ep->refusals += ret == -EAGAIN;
 		return ret;
 	}
 	peer->ep->counters.rma_ops++;

@@ -1608,6 +1608,76 @@ static void halves_close(struct halves *halves)
 	gives(fi_close(&halves->tx->fid), 0);
 }
 
+/* Sends until a send is refused; the receiver does not look. Returns the number of messages. */
+static int send_until_refused(struct pair *pair, struct halves *halves)
+{
+	ssize_t ret;
+	int sent = 0;
+
+	for (; !(ret = fi_send(halves->ep, out, sizeof(out), NULL, pair->b.peer, out)); sent++)
+		drain(halves->tx);
+	gives(ret, -FI_EAGAIN);
+	pair_seen.sent += sent;
+	drain(halves->tx);
+	return sent;
+}
+
+static void receive_all(struct pair *pair, int sent)
+{
+	for (int i = 0; i < sent; i++)
+		post_to(&pair->a);
+	for (int got = 0; got < sent;)
+		got += drain(pair->a.cq);
+}
+
+/* Each of two queues is told of space after a send was refused: a wait for one does not take that from the other. */
+static void sread_refused_twice(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct fi_cq_tagged_entry entry;
+		struct waiter waiter = { 0 };
+		struct halves halves;
+		struct pair pair;
+		int sent;
+
+		pair_open(&pair, NULL);
+		halves_open(&pair, &halves, objects[i]);
+		sent = send_until_refused(&pair, &halves);
+		gives(fi_cq_sread(halves.rx, &entry, 1, NULL, -1), -FI_EAGAIN);
+		waiter.cq = halves.tx;
+		waiter_start(&waiter);
+		receive_all(&pair, sent);
+		gives(waiter_end(&waiter), -FI_EAGAIN);
+		halves_close(&halves);
+		pair_close(&pair);
+	}
+}
+
+/*
+ * A descriptor tells once that there may be space, even if the application does not send again. The connection is answered
+ * before, because a sleeper looks for the answer.
+ */
+static void refused_by_descriptor(void)
+{
+	struct halves halves;
+	struct pair pair;
+	int sent;
+
+	pair_open(&pair, NULL);
+	halves_open(&pair, &halves, FI_WAIT_FD);
+	post(&pair, fi_send(halves.ep, out, sizeof(out), NULL, pair.b.peer, out));
+	pair_seen.sent++;
+	receive_all(&pair, 1);
+	sent = send_until_refused(&pair, &halves);
+	may_sleep_on(&pair, &halves.tx->fid);
+	gives(is_readable(fd_of(&halves.tx->fid), -1), 1);
+	may_sleep_on(&pair, &halves.tx->fid);
+	gives(is_readable(fd_of(&halves.tx->fid), 100), 0);
+	receive_all(&pair, sent);
+	halves_close(&halves);
+	pair_close(&pair);
+}
+
 #define HELD_ROUNDS 50
 
 /*
@@ -1946,6 +2016,32 @@ static void set_held(void)
 		drain(pair.a.cq);
 	}
 	pair_close(&pair);
+}
+
+/* fi_wait() ends when there may be space for a send that was refused, although no member of the set has an event. */
+static void set_refused(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct waiter waiter = { 0 };
+		struct members members;
+		struct pair pair;
+		ssize_t ret;
+		int sent = 0;
+
+		pair_open(&pair, NULL);
+		members_open(&pair, &members, objects[i]);
+		for (; !(ret = fi_send(members.ep, out, sizeof(out), NULL, pair.b.peer, out)); sent++)
+			drain(members.cq);
+		gives(ret, -FI_EAGAIN);
+		pair_seen.sent += sent;
+		drain(members.cq);
+		waiter.set = members.set;
+		waiter_start(&waiter);
+		receive_all(&pair, sent);
+		gives(waiter_end(&waiter), 0);
+		members_close(&members);
+		pair_close(&pair);
+	}
 }
 
 /* A signal to one of its queues ends all waits for the set. */
@@ -2352,6 +2448,9 @@ int main(void)
 		ALONE(condition_closed),
 		ALONE(condition_joined),
 		ALONE(condition_held),
+		ALONE(sread_refused_twice),
+		ALONE(refused_by_descriptor),
+		ALONE(set_refused),
 		ALONE(condition_held_beside),
 		ALONE(condition_of_nothing),
 		ALONE(set_attributes),

@@ -902,7 +902,7 @@ static void test_atomics_without_space(void **state)
 	while (!(ret = sc_atomic_post(pair[0].ep, pair[0].peer, &sum.atomic)))
 		count++;
 	assert_int_equal(ret, -EAGAIN);
-	assert_true(pair[0].ep->pushed_back);
+	assert_int_equal(sc_ep_refusals(pair[0].ep), 1);
 	assert_true(count > 1);
 	assert_int_equal(pair[0].peer->rma.pending, 0);
 	two[0] = two[1] = sum.remote;

@@ -276,17 +276,23 @@ static void open_ends(enum way way)
 }
 
 /* It may be slept on; `limit` in ms, 0: without one. */
-static void check_rests(struct end *end, uint64_t who, int64_t limit)
+static void check_rests_by(int (*rest)(struct sc_ep *, struct sc_sleep *, int64_t *), struct end *end,
+			   uint64_t who, int64_t limit)
 {
 	int64_t end_at = INT64_MAX, before = sc_clock_ns();
 	struct sc_sleep sleep;
 
-	assert_int_equal(sc_ep_rest(end->ep, &sleep, &end_at), 0);
+	assert_int_equal(rest(end->ep, &sleep, &end_at), 0);
 	check_armed(*word_of(end), &sleep, who);
 	if (!limit)
 		assert_true(end_at == INT64_MAX);
 	else
 		assert_true(end_at >= before + limit * MS && end_at <= sc_clock_ns() + limit * MS);
+}
+
+static void check_rests(struct end *end, uint64_t who, int64_t limit)
+{
+	check_rests_by(sc_ep_rest, end, who, limit);
 }
 
 /* The same as if the endpoint had not been armed lately. */
@@ -425,7 +431,7 @@ static void test_stuck(void **state)
 	pair_close(pair);
 }
 
-/* A send that found no room is told of it once there is some. */
+/* A thread that waits for room is woken once there is some, or looks after a while. */
 static void test_room(void **state)
 {
 	int64_t limit = INT64_MAX;
@@ -435,7 +441,7 @@ static void test_room(void **state)
 
 	(void)state;
 	open_ends(WAY_LOCAL);
-	assert_false(sc_ep_was_refused(pair[0].ep));
+	assert_int_equal(sc_ep_refusals(pair[0].ep), 0);
 	while (!(ret = end_send(&pair[0], pair[0].peer, &byte, 1, 1, SC_TAGGED))) {
 		sent++;
 		(void)comp_take(&pair[0].tx);
@@ -443,14 +449,19 @@ static void test_room(void **state)
 	assert_int_equal(ret, -EAGAIN);
 	while (sc_ep_poll(pair[0].ep))
 		;
-	for (int i = 0; i < 2; i++) /* as long as nobody has asked, it goes on waiting for that */
-		check_rests_anew(&pair[0], SC_ABI_SLEEP_FLAGS,
-				 20 * !barrier_ms(&pair[0]) + barrier_ms(&pair[0]));
+	assert_int_equal(sc_ep_refusals(pair[0].ep), 1);
+	/* the record that found none asks for it once, a caller as often as it likes */
+	check_rests_anew(&pair[0], SC_ABI_SLEEP_FLAGS, 20 * !barrier_ms(&pair[0]) + barrier_ms(&pair[0]));
+	check_rests_anew(&pair[0], SC_ABI_SLEEP_FLAGS, barrier_ms(&pair[0]));
+	sc_ep_rise(pair[0].ep);
+	check_rests_anew(&pair[0], SC_ABI_SLEEP_ASLEEP, barrier_ms(&pair[0]));
+	pair[0].ep->armed_at = 0;
+	check_rests_by(sc_ep_rest_refused, &pair[0], SC_ABI_SLEEP_FLAGS,
+		       20 * !barrier_ms(&pair[0]) + barrier_ms(&pair[0]));
 	while (sc_ep_poll(pair[1].ep))
 		;
 	assert_int_equal(*word_of(&pair[0]) & SC_ABI_SLEEP_FLAGS, 0);
-	assert_true(sc_ep_was_refused(pair[0].ep));
-	assert_false(sc_ep_was_refused(pair[0].ep));
+	assert_int_equal(sc_ep_refusals(pair[0].ep), 1);
 	ends_settle(pair, 2);
 	assert_int_equal(sc_ep_rest(pair[0].ep, &sleep, &limit), 0);
 	assert_int_equal(*word_of(&pair[0]) & SC_ABI_SLEEP_FLAGS, SC_ABI_SLEEP_ASLEEP);
