@@ -475,8 +475,8 @@ static int coll_progress(struct shmcma_coll *coll)
 	int done;
 
 	coll->begun = false;
-	coll->refusals =
-		sc_ep_refusals(coll->core); /* a refused message is sent again below, or refused again */
+	/* a refused message is sent again below, or refused again */
+	coll->refusals = sc_ep_refusals(coll->core);
 	done = sc_ep_poll(coll->core);
 	take_completions(coll);
 	for (struct shmcma_collop *op = coll->ops; op; op = next) {
