@@ -151,17 +151,16 @@ static struct sc_abi_presence read_presence(int fd)
 /* A file that is no readable segment names no owner: the lock alone decides. */
 static bool segment_is_alive(int fd, const struct sc_addr *parts)
 {
-	uint8_t bytes[sizeof(struct sc_abi_header)];
 	char addr[SC_ADDR_SIZE];
 	struct sc_abi_presence presence;
 	struct sc_abi_header header;
 	struct stat st;
-	ssize_t got = SC_TRY("owner.header", pread(fd, bytes, sizeof(bytes), 0));
+	ssize_t got = SC_TRY("owner.header", pread(fd, &header, sizeof(header), 0));
 
 	if (got < 0 || SC_TRY("owner.fstat", fstat(fd, &st)))
 		return true;
 	sc_addr_format(parts, addr);
-	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header))
+	if (got != (ssize_t)sizeof(header) || sc_header_fault(&header, (uint64_t)st.st_size, addr))
 		return false;
 	presence = read_presence(fd);
 	/* CLOSED: the owner may live on, and has left the segment for peers to read (sc_seg.keep_name) */

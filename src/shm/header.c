@@ -8,7 +8,6 @@
  */
 #include "shm/header.h"
 
-#include <errno.h>
 #include <string.h>
 #include "os/addr.h"
 
@@ -91,18 +90,4 @@ const char *sc_header_fault(const struct sc_abi_header *header, uint64_t file_le
 	if (!fault)
 		fault = owner_fault(header, addr);
 	return fault;
-}
-
-int sc_header_check(const void *bytes, size_t size, uint64_t file_length, const char *addr,
-		    struct sc_abi_header *out)
-{
-	struct sc_abi_header header;
-
-	if (size < sizeof(header))
-		return -EPROTO;
-	memcpy(&header, bytes, sizeof(header));
-	if (sc_header_fault(&header, file_length, addr))
-		return -EPROTO;
-	*out = header;
-	return 0;
 }

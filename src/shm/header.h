@@ -12,8 +12,4 @@
  */
 const char *sc_header_fault(const struct sc_abi_header *header, uint64_t file_length, const char *addr);
 
-/* The same of the first `size` bytes of such a file. 0: *out is the header; -EPROTO. */
-int sc_header_check(const void *bytes, size_t size, uint64_t file_length, const char *addr,
-		    struct sc_abi_header *out);
-
 #endif

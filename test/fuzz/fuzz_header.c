@@ -4,7 +4,7 @@
  *
  * The input is the header; a file length of 8 bytes may follow, else it is that of the corpus. Layout 0
  * stands for this build's, and a ring's lines go with it, so that the corpus outlives a change of it. An
- * accepted header must keep the promise of sc_header_check(): every part lies inside the file, apart from the others.
+ * accepted header must keep the promise of sc_header_fault(): every part lies inside the file, apart from the others.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,16 +22,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	unsigned __int128 claims_end, pool_end, slots_end, table_end;
 	uint64_t length = FILE_LENGTH;
-	struct sc_abi_header input = { 0 }, h;
+	struct sc_abi_header h;
 
-	memcpy(&input, data, size < sizeof(input) ? size : sizeof(input));
-	if (!input.layout) {
-		input.layout = SC_ABI_LAYOUT;
-		input.ring_lines = SC_ABI_RING_LINES;
+	if (size < sizeof(h))
+		return 0;
+	memcpy(&h, data, sizeof(h));
+	if (!h.layout) {
+		h.layout = SC_ABI_LAYOUT;
+		h.ring_lines = SC_ABI_RING_LINES;
 	}
 	if (size >= sizeof(h) + sizeof(length))
 		memcpy(&length, data + sizeof(h), sizeof(length));
-	if (sc_header_check(&input, size, length, ADDRESS, &h))
+	if (sc_header_fault(&h, length, ADDRESS))
 		return 0;
 	claims_end = (unsigned __int128)h.claims_offset + (uint64_t)h.slot_count * sizeof(uint64_t);
 	pool_end = (unsigned __int128)h.pool_offset + (uint64_t)h.buf_count * h.buf_size;
