@@ -15,8 +15,6 @@
  * the name has gone. A number gets an address only once, so nothing overwrites an address that a process reads.
  */
 #define _GNU_SOURCE 1
-#include "proc/directory.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,6 +22,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <shmcma/abi.h>
+#include <shmcma/core.h>
 #include "os/addr.h"
 #include "base/atomic.h"
 #include "os/host.h"

@@ -17,7 +17,6 @@
 
 #include "../unit/child.h"
 #include "os/addr.h"
-#include "proc/directory.h"
 #include "fuzz_child.h"
 #include "os/host.h"
 #include "os/lifelock.h"

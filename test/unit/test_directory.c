@@ -25,7 +25,6 @@
 #include "os/addr.h"
 #include "child.h"
 #include "core_test.h"
-#include "proc/directory.h"
 #include "os/host.h"
 #include "os/shmfile.h"
 #include "proc/owner.h"
