@@ -56,7 +56,6 @@ struct shmcma_phase {
 
 /* A message of an operation. */
 struct shmcma_transfer {
-	struct shmcma_collop *op;
 	enum { SHMCMA_IDLE, SHMCMA_BUSY, SHMCMA_DONE } state;
 	bool standing; /* belongs to a group, not to an operation */
 	struct shmcma_group *group;

@@ -91,7 +91,7 @@ int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_c
 	op->group = group;
 	op->context = context;
 	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++) {
-		op->sends.window[i] = (struct shmcma_transfer){ .op = op, .group = group };
+		op->sends.window[i] = (struct shmcma_transfer){ .group = group };
 		op->recvs.window[i] = op->sends.window[i];
 	}
 	*out = op;

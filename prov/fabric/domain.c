@@ -224,7 +224,6 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->fid.ops = &domain_ops.ops;
 	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
-	opened->threading = info->domain_attr->threading;
 	(void)shmcma_wait_init(&opened->progress.wait, FI_WAIT_NONE, NULL, &wait_ops); /* needs nothing */
 	opened->progress.wait.domain = opened;
 	opened->progress.wait.locked = &opened->locks.itself;
@@ -235,7 +234,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 		!shmcma_domain_is_peer(opened) && (wants_thread(info) || shmcma_env.config.strict);
 	/* an event queue is no object of the domain, but a read of it makes progress for fi_join */
 	threads = opened->progress.wanted || opened->caps & FI_COLLECTIVE;
-	shmcma_locks_init(opened, threads || opened->threading != FI_THREAD_DOMAIN,
+	shmcma_locks_init(opened, threads || info->domain_attr->threading != FI_THREAD_DOMAIN,
 			  threads || shmcma_domain_is_peer(opened), &shmcma_wait_unlock_hook);
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;

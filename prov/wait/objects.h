@@ -214,7 +214,6 @@ struct shmcma_domain {
 	struct shmcma_fabric *fabric;
 	shmcma_refs refs;
 	struct shmcma_eq *_Atomic eq; /* see shmcma_domain_eq() */
-	enum fi_threading threading;
 	struct shmcma_locks locks;
 	struct shmcma_polled enabled; /* all enabled endpoints */
 	struct shmcma_polled silent;  /* enabled endpoints with neither queue nor counter */

@@ -586,7 +586,7 @@ struct sc_ep {
 	uint32_t membership;	  /* last reviewed */
 	bool waits;		  /* some claims here were put off at the last look */
 	struct sc_peer **inbound; /* peers whose rings are polled; busy ones first */
-	uint32_t inbound_count, inbound_busy, inbound_cursor, inbound_victim;
+	uint32_t inbound_count, inbound_cursor, inbound_victim;
 
 	struct sc_slab rma_ops;
 	struct sc_probe_brief memory; /* our memory that peers use in this poll */

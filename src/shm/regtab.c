@@ -303,7 +303,6 @@ int sc_regtab_get(struct sc_regtab *regtab, const struct sc_reg_attr *attr, stru
 	}
 	reg->reads = attr->reads;
 	reg->writes = attr->writes;
-	regtab->open++;
 	if (attr->flags & SC_REG_KEY)
 		reg->key = attr->key;
 	else
@@ -337,7 +336,6 @@ void sc_regtab_put(struct sc_regtab *regtab, struct sc_reg *reg)
 	if (reg->range_count > 1 && sc_reg_is_shared(reg))
 		return_places(regtab, reg);
 	free_parts(reg);
-	regtab->open--;
 	return_entry(regtab, reg);
 }
 

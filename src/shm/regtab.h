@@ -57,7 +57,6 @@ struct sc_regtab {
 	struct sc_reg *chunks[SC_ABI_REGS_MAX / SC_REGTAB_CHUNK]; /* entries do not move */
 	uint32_t count;						  /* entries that exist */
 	uint32_t free;		    /* index + 1 of the entry that is used next, or 0 */
-	uint32_t open;		    /* entries in use, or closed and not given back */
 	uint32_t *buckets;	    /* of application keys: index + 1, or 0 */
 	uint32_t bucket_bits;	    /* log2 of their number; 0: none */
 	uint32_t keyed, keyed_most; /* entries in chains; more of them need more buckets */

