@@ -39,7 +39,7 @@ static bool is_back(const struct sc_peer *peer)
 	    !sc_list_empty(&peer->recv.waiting) || sc_addr_parse(peer->address, &parts))
 		return false;
 	sc_addr_file(&parts, name);
-	return sc_shmfile_is_taken(name, dev, ino);
+	return !sc_shmfile_is_named(name, dev, ino) && !errno;
 }
 
 bool sc_peer_is_back(const struct sc_peer *peer)

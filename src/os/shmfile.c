@@ -106,16 +106,6 @@ bool sc_shmfile_is_named(const char *name, dev_t dev, ino_t ino)
 	       st.st_dev == dev && st.st_ino == ino;
 }
 
-bool sc_shmfile_is_taken(const char *name, dev_t dev, ino_t ino)
-{
-	char path[SC_SHMFILE_PATH_MAX];
-	struct stat st;
-
-	sc_shmfile_path(name, path);
-	return !SC_TRY("shmfile.taken", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) &&
-	       (st.st_dev != dev || st.st_ino != ino);
-}
-
 bool sc_shmfile_is_open(int fd, dev_t dev, ino_t ino)
 {
 	struct stat st;

@@ -116,9 +116,6 @@ int sc_shmfile_check_size(uint64_t size);
  */
 int sc_shmfile_fallocate(int fd, int mode, off_t offset, off_t len);
 
-/* Tells whether the name belongs to another inode. False also if the kernel does not tell. */
-bool sc_shmfile_is_taken(const char *name, dev_t dev, ino_t ino);
-
 /* Tells whether the descriptor still belongs to this inode. The application may reuse its number after closefrom(3). */
 bool sc_shmfile_is_open(int fd, dev_t dev, ino_t ino);
 

@@ -3548,7 +3548,7 @@ static void test_again_elsewhere(void **state)
 		const char *point;
 		int error, ret;
 	} fails[] = {
-		{ "shmfile.taken", EIO, -ECONNRESET }, /* it looks as if nobody is there */
+		{ "shmfile.named", EIO, -ECONNRESET }, /* it looks as if nobody is there */
 		{ "otherfile.peer", EMFILE, -EMFILE }, /* it may be there */
 		{ "seg.mmap", ENOMEM, -ENOMEM },       /* it is there */
 		{ "seg.mmap", EPERM, -ECONNRESET },    /* it stays lost */
