@@ -83,12 +83,12 @@ static uint32_t *futex_of(uint64_t *word)
 	return (uint32_t *)word;
 }
 
-static void futex_wake(uint32_t *futex)
+/* ---- waking ---------------------------------------------------------------------------------- */
+
+void sc_sleep_stir(uint32_t *futex)
 {
 	SC_CALL("wake.futex", syscall(SYS_futex, futex, FUTEX_WAKE, INT_MAX, NULL, NULL, 0));
 }
-
-/* ---- waking ---------------------------------------------------------------------------------- */
 
 void sc_wake_slow(uint64_t *word, uint64_t who)
 {
@@ -98,21 +98,16 @@ void sc_wake_slow(uint64_t *word, uint64_t who)
 	(void)SC_FAULT("wake.counted");
 	if (!(woken & who))
 		return;		    /* awake by now */
-	futex_wake(futex_of(word)); /* P4 */
+	sc_sleep_stir(futex_of(word)); /* P4 */
 	/* P5 */
 	(void)sc_cas_acq_rel_64(word, woken, woken & ~SC_ABI_SLEEP_FLAGS);
 	(void)SC_FAULT("wake.cleared");
 }
 
-void sc_sleep_stir(uint32_t *futex)
-{
-	futex_wake(futex);
-}
-
 void sc_sleep_bump(uint32_t *futex)
 {
 	sc_add_acq_rel_32(futex, 1);
-	futex_wake(futex);
+	sc_sleep_stir(futex);
 }
 
 bool sc_wake_join(void)
