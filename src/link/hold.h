@@ -66,13 +66,6 @@ static inline bool sc_hold_comes_back(struct sc_peer *peer, uint16_t buf)
 
 /* ---- the peer ---- */
 
-static inline void sc_hold_init(struct sc_peer *peer)
-{
-	peer->hold.count = 0;
-	peer->can_return = SC_REACH_UNKNOWN;
-	sc_list_init(&peer->hold.of_ep);
-}
-
 static inline bool sc_hold_has(const struct sc_peer *peer)
 {
 	return peer->hold.count;

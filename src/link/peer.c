@@ -221,18 +221,20 @@ void sc_peers_fini(struct sc_ep *ep)
 
 static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *source, const char *addr)
 {
-	*peer = (struct sc_peer){
-		.ep = ep, .source = source, .user = UINT64_MAX, .out_slot = SC_PEER_NO_SLOT, .in_slot = SC_PEER_NO_SLOT
-	};
+	*peer = (struct sc_peer){ .ep = ep,
+				  .source = source,
+				  .user = UINT64_MAX,
+				  .out_slot = SC_PEER_NO_SLOT,
+				  .in_slot = SC_PEER_NO_SLOT,
+				  .can_return = SC_REACH_UNKNOWN };
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
 	sc_loans_init(&peer->bounce.loans);
 	sc_loans_init(&peer->taker.answers);
-	peer->bounce.returnables.count = 0;
-	sc_hold_init(peer);
 	sc_fill_init(&peer->bounce.fill, ep->config.fill);
 	sc_list_init(&peer->ops);
 	sc_list_init(&peer->order.turns);
 	sc_list_init(&peer->bounce.borrower);
+	sc_list_init(&peer->hold.of_ep);
 	sc_list_init(&peer->reply.waiting);
 	sc_list_init(&peer->rma.queued);
 	sc_list_init(&peer->rma.waiting);
