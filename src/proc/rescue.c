@@ -92,7 +92,6 @@ struct sc_rescue *sc_rescue_open(const struct sc_seg *own, struct sc_seg *seg, u
 	if (!rescue)
 		return NULL;
 	sc_list_init(&rescue->listed);
-	rescue->looks = &sc_process.rescue_looks;
 	rescue->opened_by = sc_host_self();
 	rescue->own = own;
 	rescue->seg = seg;

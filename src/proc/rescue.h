@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/atomic.h"
 #include "base/list.h"
+#include "proc/process.h"
 #include "shm/regtab.h"
 #include "shm/seg.h"
 
@@ -36,7 +37,6 @@ struct sc_rescue_kept {
 /* The delegated puts to one peer that the daemon's thread does if nobody else does; see rescue.c. Private memory. */
 struct sc_rescue {
 	struct sc_list listed;	  /* sc_process.rescues */
-	const uint32_t *looks;	  /* sc_process.rescue_looks */
 	uint64_t opened_by;	  /* sc_host_self() */
 	const struct sc_seg *own; /* our segment */
 	struct sc_seg *seg;	  /* of the peer, */
@@ -119,7 +119,7 @@ static inline void sc_rescue_show(struct sc_rescue *rescue, uint32_t ended, uint
 	sc_store_relaxed_32(&rescue->ended, ended);
 	sc_store_release_32(&rescue->end, number + 1); /* E1, W1 */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (injected && __builtin_expect(!sc_load_relaxed_32(rescue->looks), 0))
+	if (injected && __builtin_expect(!sc_load_relaxed_32(&sc_process.rescue_looks), 0))
 		sc_rescue_wake();
 }
 
