@@ -52,15 +52,6 @@ static struct sc_rma_op *oldest(const struct sc_peer *peer)
 	return sc_list_entry(peer->assist.ops.next, struct sc_rma_op, of_peer);
 }
 
-static struct sc_rma rma_of(const struct sc_rma_op *op)
-{
-	return (struct sc_rma){ .iov = op->iov,
-				.iov_count = op->iov_count,
-				.remote = op->remote,
-				.remote_count = op->remote_count,
-				.flags = op->flags };
-}
-
 bool sc_assist_may_ask(struct sc_peer *peer)
 {
 	/* relaxed: only a guess depends on it */
@@ -72,7 +63,7 @@ bool sc_assist_may_ask(struct sc_peer *peer)
 static bool ask(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
-	const struct sc_rma rma = rma_of(op);
+	const struct sc_rma rma = sc_rmaop_rma(op);
 	bool put = op->kind == SC_RMA_PUT;
 	struct sc_xfer_offer offer = { .flags = SC_ABI_F_MEMORY | (put ? SC_ABI_F_PUT : 0),
 				       .to_count = 1 };
@@ -90,7 +81,7 @@ static bool ask(struct sc_rma_op *op)
 /* Copies a part here. After a failure the target can take nothing more. */
 static void copy_part(struct sc_rma_op *op, const struct sc_share_part *part)
 {
-	const struct sc_rma rma = rma_of(op);
+	const struct sc_rma rma = sc_rmaop_rma(op);
 	int error = sc_direct_part(op->peer, &rma, &op->ref, part, &op->heard);
 
 	if (error)

@@ -445,15 +445,7 @@ int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct 
 
 int sc_direct_try(struct sc_rma_op *op)
 {
-	const struct sc_rma rma = { .iov = op->iov,
-				    .iov_count = op->iov_count,
-				    .remote = op->remote,
-				    .remote_count = op->remote_count,
-				    .data = op->data,
-				    .context = op->context,
-				    .cq_flags = op->cq_flags,
-				    .flags = op->flags,
-				    .cntr = op->cntr };
+	const struct sc_rma rma = sc_rmaop_rma(op);
 	struct sc_peer *peer = op->peer;
 	struct sc_turn *posting = peer->order.turn;
 	int ret;

@@ -173,3 +173,16 @@ struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, cons
 			op->iov[op->iov_count++] = rma->iov[i];
 	return op;
 }
+
+struct sc_rma sc_rmaop_rma(const struct sc_rma_op *op)
+{
+	return (struct sc_rma){ .iov = op->iov,
+				.iov_count = op->iov_count,
+				.remote = op->remote,
+				.remote_count = op->remote_count,
+				.data = op->data,
+				.context = op->context,
+				.cq_flags = op->cq_flags,
+				.flags = op->flags,
+				.cntr = op->cntr };
+}

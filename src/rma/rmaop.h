@@ -31,6 +31,9 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 /* Does the same, with a copy of all that the operation needs of `rma`, except the payload. */
 struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, const struct sc_rma *rma);
 
+/* Returns what has been posted. It refers to the memory of the operation. */
+struct sc_rma sc_rmaop_rma(const struct sc_rma_op *op);
+
 /* Copies the payload of an injected put, 1 byte or more: the operation owns it until it ends. -ENOMEM. */
 int sc_rmaop_own(struct sc_rma_op *op, const struct iovec *iov, size_t count);
 
