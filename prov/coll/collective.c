@@ -234,31 +234,10 @@ static int reduce_scatter(struct shmcma_collop *op, const struct asked *asked, s
 	return ret;
 }
 
-static void scatter(struct shmcma_collop *op, const struct asked *asked, size_t size, uint32_t root)
-{
-	struct shmcma_blocks none = blocks(SHMCMA_NOTHING, NULL, 0);
-	struct shmcma_blocks result = blocks(SHMCMA_WHOLE, asked->result, size);
-
-	if (op->group->rank == root)
-		spread(op, blocks(SHMCMA_EQUAL, asked->buf, size), result)->from = root;
-	else
-		spread(op, none, result)->from = root;
-}
-
-static void gather(struct shmcma_collop *op, const struct asked *asked, size_t size, uint32_t root)
-{
-	struct shmcma_blocks none = blocks(SHMCMA_NOTHING, NULL, 0);
-	struct shmcma_blocks out = blocks(SHMCMA_WHOLE, asked->buf, size);
-
-	if (op->group->rank == root)
-		spread(op, out, blocks(SHMCMA_EQUAL, asked->result, size))->to = root;
-	else
-		spread(op, out, none)->to = root;
-}
-
 /* `size`: bytes of `count` elements. */
 static int plan(struct shmcma_collop *op, const struct asked *asked, size_t size, uint32_t root)
 {
+	bool is_root = op->group->rank == root;
 	int ret;
 
 	switch (asked->what) {
@@ -277,17 +256,21 @@ static int plan(struct shmcma_collop *op, const struct asked *asked, size_t size
 		       blocks(SHMCMA_EQUAL, asked->result, size));
 		return 0;
 	case FI_SCATTER:
-		scatter(op, asked, size, root);
+		spread(op, blocks(is_root ? SHMCMA_EQUAL : SHMCMA_NOTHING, asked->buf, size),
+		       blocks(SHMCMA_WHOLE, asked->result, size))
+			->from = root;
 		return 0;
 	case FI_GATHER:
-		gather(op, asked, size, root);
+		spread(op, blocks(SHMCMA_WHOLE, asked->buf, size),
+		       blocks(is_root ? SHMCMA_EQUAL : SHMCMA_NOTHING, asked->result, size))
+			->to = root;
 		return 0;
 	case FI_REDUCE_SCATTER:
 		return reduce_scatter(op, asked, size);
 	case FI_REDUCE:
 		if (size > LARGE)
 			return large_reduce(op, asked, size, root);
-		return small_reduce(op, asked, size, op->group->rank == root ? asked->result : NULL, root);
+		return small_reduce(op, asked, size, is_root ? asked->result : NULL, root);
 	default: /* FI_ALLREDUCE */
 		if (size > LARGE)
 			return large_allreduce(op, asked, size);
