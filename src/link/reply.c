@@ -52,6 +52,17 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 	peer->reply.count++;
 }
 
+void sc_reply_end(struct sc_peer *peer, enum sc_abi_kind kind, sc_abi_op op, uint64_t moved, int error)
+{
+	uint64_t words[7] = { 0 };
+	struct sc_abi_ack *record = (struct sc_abi_ack *)words;
+
+	record->op = op;
+	record->moved = moved;
+	record->status = -error;
+	sc_reply(peer, kind, 0, words);
+}
+
 int sc_replies_progress(struct sc_ep *ep)
 {
 	int written = 0;

@@ -16,17 +16,6 @@
 /* Fenced messages that wait for their acknowledgement. A sender that keeps the rules has one at a time. */
 #define FENCED_MAX 1024
 
-void sc_ack_send(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
-{
-	uint64_t words[7] = { 0 };
-	struct sc_abi_ack *record = (struct sc_abi_ack *)words;
-
-	record->op = op;
-	record->moved = moved;
-	record->status = -error;
-	sc_reply(peer, SC_ABI_ACK, 0, words);
-}
-
 /* Tells whether a message waits that was sent before the one with this arrival. */
 static bool is_behind(const struct sc_peer *peer, uint64_t arrival)
 {
@@ -39,7 +28,7 @@ void sc_ack_message(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint64_t
 	struct sc_fenced *fenced;
 
 	if (!fence || !is_behind(peer, fence)) {
-		sc_ack_send(peer, op, moved, 0);
+		sc_reply_end(peer, SC_ABI_ACK, op, moved, 0);
 		return;
 	}
 	if (peer->recv.fenced_count >= FENCED_MAX) {
@@ -67,7 +56,7 @@ void sc_ack_fenced_slow(struct sc_peer *peer)
 		sc_list_remove(&fenced->of_peer);
 		peer->recv.fenced_count--;
 		free(fenced);
-		sc_ack_send(peer, due.op, due.moved, 0);
+		sc_reply_end(peer, SC_ABI_ACK, due.op, due.moved, 0);
 		if (sc_list_empty(&peer->recv.fenced))
 			return; /* also if the peer is lost, and all of them freed */
 	}

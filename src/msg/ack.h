@@ -4,9 +4,6 @@
 
 #include "link/state.h"
 
-/* Tells the sender how its operation has ended. */
-void sc_ack_send(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error);
-
 /*
  * Acknowledges a received message: at once or, if it is fenced, after the messages before it. `fence`: arrival of a
  * fenced message; 0: not fenced.

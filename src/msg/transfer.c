@@ -121,7 +121,7 @@ static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	struct sc_peer *peer = op->peer;
 
 	if (error)
-		sc_ack_send(peer, op->message, 0, error);
+		sc_reply_end(peer, SC_ABI_ACK, op->message, 0, error);
 	else if (op->message)
 		sc_ack_message(peer, op->message, op->want, op->fence);
 	transfer_over(ep, op, error);

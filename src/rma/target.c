@@ -61,19 +61,6 @@ static int find_again(const struct sc_ep *ep, struct sc_access *access, struct s
 	return ret;
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
-
-static void answer(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
-{
-	uint64_t words[7] = { 0 };
-	struct sc_abi_ack *record = (struct sc_abi_ack *)words;
-
-	record->op = op;
-	record->moved = moved;
-	record->status = -error;
-	sc_reply(peer, SC_ABI_DONE, 0, words);
-}
-
 /* Makes an answer that takes longer. -ENOMEM; -EPROTO with *why: too many open requests. */
 static int defer(struct sc_peer *peer, struct sc_target_op **deferred, const char **why)
 {
@@ -131,7 +118,7 @@ static void put_end(struct sc_peer *peer, const struct sc_access *access, uint64
 		if (sc_ctl_flags(ctl) & SC_ABI_F_DATA)
 			sc_access_complete(peer, data, peer->target.put.moved);
 	}
-	answer(peer, op, peer->target.put.moved, peer->target.put.error);
+	sc_reply_end(peer, SC_ABI_DONE, op, peer->target.put.moved, peer->target.put.error);
 	peer->target.put.op = 0; /* no operation has this id */
 	peer->target.put.moved = 0;
 	peer->target.put.error = 0;
@@ -328,7 +315,7 @@ static bool get_step(struct sc_peer *peer, struct sc_target_op *op, int *steps)
 		return false;
 	if (!ret)
 		sc_access_served(peer->ep, &access, op->flags);
-	answer(peer, op->op, op->done, ret);
+	sc_reply_end(peer, SC_ABI_DONE, op->op, op->done, ret);
 	return true;
 }
 
@@ -438,7 +425,7 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 	if (ret) {
 		if (op)
 			serve_end(peer, op);
-		answer(peer, atomic->record.op, 0, ret);
+		sc_reply_end(peer, SC_ABI_DONE, atomic->record.op, 0, ret);
 		return 0;
 	}
 	if (!op)
@@ -473,7 +460,7 @@ static int take_atomic(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!ret)
 		sc_access_served(peer->ep, &atomic.access, atomic.flags);
 	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
-		answer(peer, atomic.record.op, ret ? 0 : atomic.size, ret);
+		sc_reply_end(peer, SC_ABI_DONE, atomic.record.op, ret ? 0 : atomic.size, ret);
 	else if (ret)
 		atomic_lost(peer, ret);
 	return 0;
