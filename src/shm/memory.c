@@ -202,22 +202,6 @@ static int grow_array(struct sc_seg *seg, const struct array *array, uint32_t co
 	return 0;
 }
 
-static int grow_regs(struct sc_seg *seg, uint32_t count)
-{
-	struct sc_regtab_view view = sc_seg_table(seg);
-
-	return grow_array(seg, &(struct array){ view.regs, sizeof(*view.regs), view.reg_max, &seg->reg_count,
-						&view.presence->reg_count }, count);
-}
-
-static int grow_ranges(struct sc_seg *seg, uint32_t count)
-{
-	struct sc_regtab_view view = sc_seg_table(seg);
-
-	return grow_array(seg, &(struct array){ view.ranges, sizeof(*view.ranges), view.range_max,
-						&seg->range_count, &view.presence->range_count }, count);
-}
-
 static int grow_buckets(struct sc_seg *seg, uint32_t bits)
 {
 	struct sc_regtab_view view = sc_seg_table(seg);
@@ -234,9 +218,15 @@ static int grow_buckets(struct sc_seg *seg, uint32_t bits)
 
 int sc_seg_table_grow_slow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count)
 {
-	int err = part == SC_SEG_REGS	  ? grow_regs(seg, count)
-		  : part == SC_SEG_RANGES ? grow_ranges(seg, count)
-					  : grow_buckets(seg, count);
+	struct sc_regtab_view view = sc_seg_table(seg);
+	const struct array arrays[] = {
+		[SC_SEG_REGS] = { view.regs, sizeof(*view.regs), view.reg_max, &seg->reg_count,
+				  &view.presence->reg_count },
+		[SC_SEG_RANGES] = { view.ranges, sizeof(*view.ranges), view.range_max, &seg->range_count,
+				    &view.presence->range_count },
+	};
+	int err =
+		part == SC_SEG_BUCKETS ? grow_buckets(seg, count) : grow_array(seg, &arrays[part], count);
 
 	if (err == -ENOSPC)
 		sc_warn(SC_HOST_DIR " is full, or there are too many of them: no room for more registered "
