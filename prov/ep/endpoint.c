@@ -337,7 +337,7 @@ static void close_alias(struct shmcma_ep_fid *fid)
 	free(fid);
 }
 
-static void ep_free(struct shmcma_ep *ep)
+void shmcma_ep_discard(struct shmcma_ep *ep)
 {
 	size_t fclass = shmcma_ep_class(ep);
 
@@ -371,7 +371,7 @@ static void end(struct shmcma_ep *ep)
 	destroy_locked(ep);
 	shmcma_unlock(domain);
 	srx = ep->ends_srx ? ep->srx : NULL;
-	ep_free(ep);
+	shmcma_ep_discard(ep);
 	atomic_fetch_sub(&domain->refs, 1);
 	if (srx)
 		end(srx);
@@ -625,11 +625,6 @@ void shmcma_ep_show(struct shmcma_ep *ep, struct fid_ep **out)
 	atomic_fetch_add(&ep->domain->refs, 1);
 	shmcma_object_add(&ep->fids->object, &ep->fids->fid.fid, NULL, forked);
 	*out = &ep->fids->fid;
-}
-
-void shmcma_ep_discard(struct shmcma_ep *ep)
-{
-	ep_free(ep);
 }
 
 static bool is_one(size_t count)
