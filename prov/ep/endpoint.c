@@ -16,8 +16,6 @@
 #include "ep/endpoint.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/attr.h"
@@ -25,8 +23,6 @@
 #include "base/node.h"
 #include "coll/coll.h"
 #include "ep/report.h"
-#include "obj/cntr.h"
-#include "obj/cq.h"
 #include "obj/eq.h"
 #include "obj/peercq.h"
 #include "obj/peermap.h"

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <strings.h>
 #include "base/peerowner.h"
-#include "obj/cntr.h"
-#include "obj/cq.h"
 #include "obj/eq.h"
 #include "wait/wait.h"
 

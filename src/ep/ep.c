@@ -14,7 +14,6 @@
 #include "link/accept.h"
 #include "link/forget.h"
 #include "link/hold.h"
-#include "base/log.h"
 #include "proc/daemon.h"
 #include "proc/leftover.h"
 #include "rma/delegate.h"

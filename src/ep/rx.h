@@ -2,7 +2,6 @@
 #ifndef SC_RX_H
 #define SC_RX_H
 
-#include "os/probe.h"
 #include "msg/fast.h"
 #include "shm/ring.h"
 #include "link/state.h"

@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "link/rxq.h"
 #include "os/addr.h"
 
 struct sc_departed {

@@ -13,7 +13,6 @@
 #include "link/connect.h"
 #include "link/departed.h"
 #include "link/rxq.h"
-#include "os/addr.h"
 #include "os/host.h"
 #include "shm/attach.h"
 #include "shm/guard.h"

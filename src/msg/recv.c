@@ -20,7 +20,6 @@
 
 #include <errno.h>
 #include "link/connect.h"
-#include "link/peer.h"
 #include "link/review.h"
 #include "link/rxq.h"
 #include "msg/rxop.h"

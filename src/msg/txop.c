@@ -25,7 +25,6 @@
 #include "base/fault.h"
 #include "base/iov.h"
 #include "os/probe.h"
-#include "link/peer.h"
 #include "link/record.h"
 #include "link/reply.h"
 #include "link/turn.h"

@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/iov.h"
 #include "link/peer.h"
 #include "link/record.h"
 #include "msg/ack.h"

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <unistd.h>
 #include <shmcma/abi.h>
 #include "base/fault.h"
 

@@ -26,7 +26,6 @@
 #include "proc/bell.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/fault.h"

@@ -31,7 +31,6 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>

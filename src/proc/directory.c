@@ -16,11 +16,9 @@
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <shmcma/abi.h>
 #include <shmcma/core.h>
 #include "os/addr.h"
@@ -33,7 +31,6 @@
 #include "os/otherfile.h"
 #include "os/shmfile.h"
 #include "proc/owner.h"
-#include "proc/reap.h"
 #include "proc/service.h"
 
 _Static_assert(SC_DIRECTORY_MAX == SC_ABI_DIRECTORY_MAX, "one limit");

@@ -35,7 +35,6 @@
 #include <unistd.h>
 #include <shmcma/abi.h>
 #include "os/addr.h"
-#include "shm/header.h"
 #include "os/host.h"
 #include "base/fault.h"
 #include "os/lifelock.h"

@@ -17,7 +17,6 @@
 #define _GNU_SOURCE 1
 #include "proc/watch.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "os/addr.h"

@@ -69,7 +69,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include "proc/calibration.h"
 #include "rma/direct.h"
 #include "rma/request.h"
 #include "base/fault.h"

@@ -9,7 +9,6 @@
 #include "rma/delegated.h"
 
 #include <stdlib.h>
-#include "base/iov.h"
 
 bool sc_delegated_begin_slow(struct sc_peer *peer)
 {

@@ -31,7 +31,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/atomic.h"
 #include "os/host.h"
 #include "base/fault.h"

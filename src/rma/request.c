@@ -31,7 +31,6 @@
 #include "base/iov.h"
 #include "os/probe.h"
 #include "link/fence.h"
-#include "link/peer.h"
 #include "link/record.h"
 #include "rma/rmaop.h"
 

@@ -2,7 +2,6 @@
 #ifndef SC_HEADER_H
 #define SC_HEADER_H
 
-#include <stddef.h>
 #include <stdint.h>
 #include <shmcma/abi.h>
 

@@ -32,7 +32,6 @@
 #define SC_SHARE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <shmcma/abi.h>
 #include "base/atomic.h"
