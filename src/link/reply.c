@@ -17,23 +17,23 @@
 #include "link/peer.h"
 #include "link/record.h"
 
-static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
+static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, const uint64_t words[7])
 {
 	int ret = sc_record_room(peer, 1);
 
 	if (!ret)
-		sc_record_put(peer, kind, 0, size, words);
+		sc_record_put(peer, kind, 0, 0, words);
 	return ret;
 }
 
-void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
+void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, const uint64_t words[7])
 {
 	struct sc_reply *reply;
 	char why[128];
 
 	if (!sc_peer_can_answer(peer))
 		return; /* no process waits for it */
-	if (sc_list_empty(&peer->reply.waiting) && reply_write(peer, kind, size, words) != -EAGAIN)
+	if (sc_list_empty(&peer->reply.waiting) && reply_write(peer, kind, words) != -EAGAIN)
 		return;
 	reply = peer->reply.count < SC_REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;
 	if (!reply) {
@@ -45,7 +45,6 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 		return;
 	}
 	reply->kind = kind;
-	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
 	sc_list_append(&peer->reply.waiting, &reply->of_peer);
 	sc_peer_begin(peer, SC_WORK_REPLYING);
@@ -60,7 +59,7 @@ void sc_reply_end(struct sc_peer *peer, enum sc_abi_kind kind, sc_abi_op op, uin
 	record->op = op;
 	record->moved = moved;
 	record->status = -error;
-	sc_reply(peer, kind, 0, words);
+	sc_reply(peer, kind, words);
 }
 
 int sc_replies_progress(struct sc_ep *ep)
@@ -74,7 +73,7 @@ int sc_replies_progress(struct sc_ep *ep)
 			struct sc_reply *reply =
 				sc_list_entry(peer->reply.waiting.next, struct sc_reply, of_peer);
 
-			if (reply_write(peer, reply->kind, reply->size, reply->words))
+			if (reply_write(peer, reply->kind, reply->words))
 				break;
 			sc_list_remove(&reply->of_peer);
 			free(reply);

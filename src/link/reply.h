@@ -8,7 +8,7 @@
 #define SC_REPLIES_MAX 65536
 
 /* Answers a peer: writes the record now or, if the peer's ring is full, as soon as it has space. */
-void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7]);
+void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, const uint64_t words[7]);
 
 /* Answers with ACK or DONE: the peer's operation has ended. */
 void sc_reply_end(struct sc_peer *peer, enum sc_abi_kind kind, sc_abi_op op, uint64_t moved, int error);

@@ -462,7 +462,6 @@ struct sc_target_op {
 struct sc_reply {
 	struct sc_list of_peer;
 	enum sc_abi_kind kind;
-	uint32_t size;
 	uint64_t words[7];
 };
 

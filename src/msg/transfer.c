@@ -141,7 +141,7 @@ static void transfer_ask(struct sc_rx_op *op, bool fault)
 	pull->op = op->message;
 	pull->to = sc_slab_id(op);
 	pull->size = op->want;
-	sc_reply(op->peer, SC_ABI_PULL, 0, words);
+	sc_reply(op->peer, SC_ABI_PULL, words);
 }
 
 static void receiver_faulted(struct sc_ep *ep, struct sc_rx_op *op)
