@@ -78,10 +78,10 @@ static inline void sc_iov_write(const struct iovec *iov, size_t count, size_t of
 		memcpy((void *)base, from, here);
 }
 
-/* Copies `len` bytes of the vector from `offset` on; the vector is long enough. */
-static inline void sc_iov_read(const struct iovec *iov, size_t count, size_t offset, void *to, size_t len)
+/* Copies the first `len` bytes of the vector; it is long enough. */
+static inline void sc_iov_read(const struct iovec *iov, size_t count, void *to, size_t len)
 {
-	struct sc_iov_walk walk = { iov, count, offset, len };
+	struct sc_iov_walk walk = { iov, count, 0, len };
 	uintptr_t base;
 	size_t here;
 

@@ -53,7 +53,7 @@ static void vector_write(struct sc_peer *peer, struct sc_abi_line *first, uint32
 {
 	uint8_t flat[SC_INLINE_MAX];
 
-	sc_iov_read(send->iov, send->iov_count, 0, flat, size);
+	sc_iov_read(send->iov, send->iov_count, flat, size);
 	sc_inline_write(&peer->tx.at, first, flags, flat, size);
 }
 

@@ -108,7 +108,7 @@ struct sc_tx_op *sc_txop_begin(struct sc_peer *peer, const struct sc_send *send,
 static void rdv_payload(struct sc_tx_op *op, const struct sc_send *send, void *copy)
 {
 	if (copy) {
-		sc_iov_read(send->iov, send->iov_count, 0, copy, op->size);
+		sc_iov_read(send->iov, send->iov_count, copy, op->size);
 		op->copy = copy;
 		op->iov[0] = (struct iovec){ copy, op->size };
 		op->iov_count = 1;

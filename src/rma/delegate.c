@@ -160,7 +160,7 @@ static inline __attribute__((always_inline)) void record_write(struct sc_peer *p
 		if (rma->iov_count == 1)
 			bytes = rma->iov[0].iov_base;
 		else
-			sc_iov_read(rma->iov, rma->iov_count, 0, flat, record->size);
+			sc_iov_read(rma->iov, rma->iov_count, flat, record->size);
 		sc_lines_write(&peer->tx.at, line, SC_ABI_DELEGATE_PUT_FIRST, bytes, record->size);
 	}
 	(void)SC_FAULT("delegate.line");

@@ -301,9 +301,9 @@ int sc_request_one(struct sc_peer *peer, const struct sc_atomic *atomic, size_t 
 	if (sc_record_room(peer, lines))
 		return peer->link == SC_LINK_DOWN ? peer->error : -EAGAIN;
 	if (sets)
-		sc_iov_read(atomic->iov, atomic->iov_count, 0, operands, size);
+		sc_iov_read(atomic->iov, atomic->iov_count, operands, size);
 	if (sets == 2)
-		sc_iov_read(atomic->compare, atomic->compare_count, 0, operands + size, size);
+		sc_iov_read(atomic->compare, atomic->compare_count, operands + size, size);
 	atomic_record(peer, &record, SC_ABI_F_EVENT | (op ? SC_ABI_F_ACK : 0), operands, bytes);
 	if (!op) {
 		peer->ep->counters.rma_requests++;

@@ -383,9 +383,9 @@ static int operands_keep(struct sc_rma_op *op, const struct sc_atomic *atomic)
 	if (!op->copy)
 		return -ENOMEM;
 	if (atomic->code != SC_ATOMIC_READ)
-		sc_iov_read(atomic->iov, atomic->iov_count, 0, op->copy, op->size);
+		sc_iov_read(atomic->iov, atomic->iov_count, op->copy, op->size);
 	if (compares)
-		sc_iov_read(atomic->compare, atomic->compare_count, 0, op->copy + op->size, op->size);
+		sc_iov_read(atomic->compare, atomic->compare_count, op->copy + op->size, op->size);
 	return 0;
 }
 

@@ -146,7 +146,7 @@ int sc_rmaop_own(struct sc_rma_op *op, const struct iovec *iov, size_t count)
 	op->copy = malloc(op->size);
 	if (!op->copy)
 		return -ENOMEM;
-	sc_iov_read(iov, count, 0, op->copy, op->size);
+	sc_iov_read(iov, count, op->copy, op->size);
 	op->iov[0] = (struct iovec){ op->copy, op->size };
 	op->iov_count = 1;
 	return 0;

@@ -116,17 +116,16 @@ static void test_read(void **state)
 	(void)state;
 	for (int round = 0; round < 5000; round++) {
 		uint8_t to[sizeof(memory) + 1];
-		size_t offset, len;
+		size_t len;
 
 		make_vector();
 		for (size_t i = 0; i < sizeof(memory); i++)
 			memory[i] = (uint8_t)next_random(256);
-		offset = next_random((uint32_t)total + 1);
-		len = next_random((uint32_t)(total - offset) + 1);
+		len = next_random((uint32_t)total + 1);
 		memset(to, 0xa5, sizeof(to));
-		sc_iov_read(iov, iov_count, offset, to, len);
+		sc_iov_read(iov, iov_count, to, len);
 		for (size_t i = 0; i < len; i++)
-			assert_int_equal(to[i], *byte_at(offset + i));
+			assert_int_equal(to[i], *byte_at(i));
 		assert_int_equal(to[len], 0xa5);
 	}
 }
@@ -140,7 +139,7 @@ static void test_nothing(void **state)
 	assert_int_equal(sc_iov_slice(NULL, 0, 0, 0, out), 0);
 	assert_int_equal(sc_iov_slice(NULL, 0, 0, 100, out), 0);
 	sc_iov_write(NULL, 0, 0, "", 0);
-	sc_iov_read(NULL, 0, 0, out, 0);
+	sc_iov_read(NULL, 0, out, 0);
 	assert_int_equal(out[0].iov_len, 77);
 }
 

@@ -45,7 +45,7 @@ static bool holds(const struct iovec *iov, size_t count, const uint8_t *bytes, s
 {
 	static uint8_t flat[SPACE];
 
-	sc_iov_read(iov, count, 0, flat, size);
+	sc_iov_read(iov, count, flat, size);
 	return !memcmp(flat, bytes, size);
 }
 

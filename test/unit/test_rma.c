@@ -137,7 +137,7 @@ static void test_vectors(void **state)
 		for (size_t i = 0; i < 5; i++)
 			memcpy(flat + 16000 * i, ranges[i].iov_base, 16000);
 		memset(into, 0, sizeof(into));
-		sc_iov_read(iov, 8, 0, into, total);
+		sc_iov_read(iov, 8, into, total);
 		for (size_t i = 0, done = 0; i < 8; done += remote[i++].len)
 			assert_memory_equal(flat + remote[i].addr, into + done, remote[i].len);
 		/* and back, into other places */
@@ -150,7 +150,7 @@ static void test_vectors(void **state)
 		{
 			static uint8_t back[80000];
 
-			sc_iov_read(iov, 8, 0, back, total);
+			sc_iov_read(iov, 8, back, total);
 			for (size_t i = 0, done = 0; i < 8; done += remote[i++].len)
 				assert_memory_equal(flat + remote[i].addr, back + done, remote[i].len);
 		}
