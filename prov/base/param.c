@@ -29,7 +29,6 @@
 static const char *known[PARAMS_MAX];
 static unsigned int known_count;
 
-/* The variable of a parameter. */
 struct variable {
 	char name[NAME_MAX_];
 };

@@ -2,12 +2,6 @@
 /*
  * peer.h: how two endpoints connect, and how they part.
  *
- *	peer.c		makes, loses, parts and frees the peers of an endpoint
- *	peertable.c	finds a peer by its address
- *	connect.c	this endpoint connects to a peer
- *	accept.c	this endpoint lets peers in, and frees the slots of dead ones
- *	review.c	reads what peers say of themselves and of this endpoint; reconnects to peers that come back
- *
  * An endpoint connects by writing to the peer's segment; the peer need not run. The connecting endpoint
  *
  *   1. attaches the peer's segment,

@@ -108,7 +108,6 @@ static bool has_buffers(struct sc_peer *peer, size_t size)
 	return sc_record_may_lend(peer, sc_record_bufs(ep, size), ep->pool.count / 2);
 }
 
-/* A record to be written. */
 struct record {
 	const struct sc_rma *rma;
 	uint32_t size; /* bytes */
