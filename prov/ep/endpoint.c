@@ -604,7 +604,6 @@ int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, s
 	fid->fid.fid = (struct fid){ .fclass = fclass, .context = context, .ops = &ep_fid_ops };
 	fid->fid.ops = &ep_ops.ops;
 	fid->fid.cm = &shmcma_cm_ops;
-	shmcma_ep_set_tables(ep);
 	shmcma_ep_set_flags(ep);
 	shmcma_lock_join(domain, &ep->locked, true);
 	*out = ep;
@@ -618,6 +617,7 @@ failed:
 
 void shmcma_ep_show(struct shmcma_ep *ep, struct fid_ep **out)
 {
+	shmcma_ep_set_tables(ep);
 	atomic_fetch_add(&ep->domain->refs, 1);
 	shmcma_object_add(&ep->fids->object, &ep->fids->fid.fid, NULL, forked);
 	*out = &ep->fids->fid;
@@ -645,7 +645,6 @@ int shmcma_ep_open(struct fid_domain *handle, struct fi_info *info, struct fid_e
 		return ret;
 	ep->shares_tx = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT;
 	ep->shares_rx = info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
-	shmcma_ep_set_tables(ep);
 	shmcma_ep_show(ep, out);
 	return 0;
 }

@@ -129,7 +129,6 @@ static int open_srx(struct shmcma_domain *domain, const struct fi_rx_attr *attr,
 		shmcma_ep_discard(srx);
 		return ret;
 	}
-	shmcma_ep_set_tables(srx);
 	shmcma_ep_show(srx, out);
 	return 0;
 }
