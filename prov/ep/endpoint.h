@@ -85,8 +85,6 @@ int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size
 
 /* Computes the flags of its fids for the data calls. */
 void shmcma_ep_set_flags(struct shmcma_ep *ep);
-/* Makes its receives reported only if FI_COMPLETION is among their flags. */
-void shmcma_ep_set_selective(struct shmcma_ep *ep);
 /*
  * Operation flags of one direction, FI_TRANSMIT or FI_RECV in `flags`. The first call does not set the data calls'
  * flags.

@@ -162,12 +162,6 @@ void shmcma_ep_set_flags(struct shmcma_ep *ep)
 	}
 }
 
-void shmcma_ep_set_selective(struct shmcma_ep *ep)
-{
-	shmcma_set(ep->rx_selective, true);
-	shmcma_ep_set_flags(ep);
-}
-
 int shmcma_ep_put_op_flags(struct shmcma_ep_fid *fid, uint64_t flags)
 {
 	uint64_t way = flags & (FI_TRANSMIT | FI_RECV);

@@ -123,7 +123,8 @@ static int open_srx(struct shmcma_domain *domain, const struct fi_rx_attr *attr,
 	if (ret)
 		return ret;
 	/* Each endpoint decides which receives are reported, see sc_ep_attr. */
-	shmcma_ep_set_selective(srx);
+	shmcma_set(srx->rx_selective, true);
+	shmcma_ep_set_flags(srx);
 	ret = owner ? shmcma_peersrx_init(srx, owner) : sc_rxq_create(srx->rx_size, &srx->rxq);
 	if (ret) {
 		shmcma_ep_discard(srx);
