@@ -102,15 +102,10 @@ void sc_taker_report_slow(struct sc_peer *peer)
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
-static inline void lines_read(const struct sc_ring_place *at, void *to, uint32_t size)
-{
-	sc_lines_read(at, at->next, SC_ABI_DELEGATE_PUT_FIRST, to, size);
-}
-
 /* A function of its own for test/tsan.supp: the application may use the memory at the same time. */
 static inline void lines_to_page(const struct sc_ring_place *at, void *to, uint32_t size)
 {
-	lines_read(at, to, size);
+	sc_lines_read(at, at->next, SC_ABI_DELEGATE_PUT_FIRST, to, size);
 }
 
 /* Copies the payload from the lines of the record, which the caller has checked: in one step if it can. */
@@ -123,7 +118,7 @@ static int copy_lines(struct sc_peer *peer, const struct sc_ring_place *at, cons
 		lines_to_page(at, to, (uint32_t)access->len);
 		return 0;
 	}
-	lines_read(at, bytes, (uint32_t)access->len);
+	sc_lines_read(at, at->next, SC_ABI_DELEGATE_PUT_FIRST, bytes, (uint32_t)access->len);
 	return sc_access_copy(peer->ep, access, &(struct iovec){ bytes, access->len }, 1);
 }
 
