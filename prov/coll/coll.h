@@ -147,6 +147,7 @@ void shmcma_pattern_count_steps(struct shmcma_collop *op);
  */
 uint32_t shmcma_pattern_send_peer(const struct shmcma_collop *op, size_t step);
 uint32_t shmcma_pattern_recv_peer(const struct shmcma_collop *op, size_t step);
+/* Tells whether step `step` may send now. */
 bool shmcma_pattern_may_send(const struct shmcma_collop *op, size_t step);
 
 /* Returns that member's part of the blocks. */

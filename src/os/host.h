@@ -46,6 +46,7 @@ int sc_host_get(const struct sc_host **host);
  */
 uint64_t sc_host_self(void);
 
+/* Fills `bytes` with random bytes. */
 int sc_host_random(void *bytes, size_t size);
 
 /*
