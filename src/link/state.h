@@ -179,6 +179,7 @@ struct sc_peer_rma {
 	struct sc_reg_use unreachable; /* the last one that CMA did not reach all of; tag 0: none */
 	struct sc_burst burst;	       /* puts and gets */
 	struct sc_burst unanswered;    /* atomics without an answer */
+	uint32_t copy_cost;	       /* of our last large copies, picoseconds a byte; 0: none */
 	bool streamed;	     /* the burst before this one was a stream */
 	enum sc_fetch fetch; /* whether the peer can read our memory */
 };

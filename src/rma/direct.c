@@ -233,11 +233,46 @@ static int explain_fault(const struct direct *direct, const struct sc_cma_copy *
 	return -EOPNOTSUPP;
 }
 
+/*
+ * Keeps what a copy has cost. The kernel may have run another thread in between, so no copy counts for more than twice
+ * the cost that is known.
+ */
+static void learn_cost(struct sc_peer *peer, size_t len, int64_t took)
+{
+	uint64_t cost = (uint64_t)took * 1000 / len, known = peer->rma.copy_cost;
+
+	if (known && cost > 2 * known)
+		cost = 2 * known;
+	if (known)
+		cost = (3 * known + cost + 3) / 4;
+	peer->rma.copy_cost = cost < UINT32_MAX / 2 ? (uint32_t)cost : UINT32_MAX / 2;
+}
+
+/* Copies by CMA. *moved: bytes of a put. */
+static int copy_there(const struct direct *direct, const struct sc_cma_copy *copy, size_t *moved)
+{
+	struct sc_peer *peer = direct->peer;
+	int64_t begin = copy->len >= SC_DIRECT_TIMED ? sc_clock_ns() : 0;
+	int ret;
+
+	if (!(direct->rma->flags & SC_RMA_WRITE)) {
+		ret = sc_peer_read(peer, copy, true);
+	} else {
+		ret = sc_peer_is_there(peer) ? 0 : -ESRCH;
+		if (!ret)
+			ret = sc_cma_write(peer->cma.pid, copy, moved);
+		if (ret == -EFAULT)
+			ret = sc_cma_fault(&peer->cma);
+	}
+	if (!ret && copy->len >= SC_DIRECT_TIMED)
+		learn_cost(peer, copy->len, sc_clock_ns() - begin);
+	return ret;
+}
+
 static int copy_step(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
 		     size_t *moved)
 {
 	const struct sc_rma *rma = direct->rma;
-	struct sc_peer *peer = direct->peer;
 	struct iovec part[SC_IOV_MAX];
 	struct sc_cma_copy copy = { rma->iov, rma->iov_count, remote, remote_count, len };
 	int ret;
@@ -247,17 +282,7 @@ static int copy_step(const struct direct *direct, const struct iovec *remote, si
 		copy.local = part;
 		copy.local_count = sc_iov_slice(rma->iov, rma->iov_count, direct->done, len, part);
 	}
-	if (peer->seg->local) {
-		ret = copy_here(direct, &copy);
-	} else if (rma->flags & SC_RMA_WRITE) {
-		ret = sc_peer_is_there(peer) ? 0 : -ESRCH;
-		if (!ret)
-			ret = sc_cma_write(peer->cma.pid, &copy, moved);
-		if (ret == -EFAULT)
-			ret = sc_cma_fault(&peer->cma);
-	} else {
-		ret = sc_peer_read(peer, &copy, true);
-	}
+	ret = direct->peer->seg->local ? copy_here(direct, &copy) : copy_there(direct, &copy, moved);
 	if (!ret)
 		*moved = len;
 	return ret == -EFAULT ? explain_fault(direct, &copy) : ret;

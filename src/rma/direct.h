@@ -18,6 +18,12 @@ static inline bool sc_direct_may(struct sc_peer *peer)
 }
 
 /*
+ * The size of the smallest copy that is timed, bytes: the clock takes a hundredth of its time. The calibration copies
+ * the same bytes again and again, so it cannot tell what bytes cost that come from memory.
+ */
+#define SC_DIRECT_TIMED 65536
+
+/*
  * Does the whole operation, of `size` bytes. It completes in the call, unless a note follows, or it fails because the
  * peer has gone. -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: not possible with this peer, use requests.
  */

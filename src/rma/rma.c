@@ -83,6 +83,8 @@ static uint32_t facts_of_large(struct sc_peer *peer, const struct sc_rma *rma, s
 	bool trial = rma->flags & SC_RMA_WRITE && sc_fill_has_trial(fill); /* a get fills nothing */
 
 	costs->cma_ns = sc_calibration_cma_ns(size, rma->iov_count, together);
+	if (costs->cma_ns && size >= SC_DIRECT_TIMED && costs->cma_ns < size * peer->rma.copy_cost / 1000)
+		costs->cma_ns = size * peer->rma.copy_cost / 1000;
 	costs->buffers_ns = fill->read_cost && !trial
 				    ? size * ((uint64_t)fill->write_cost + fill->read_cost) / 1000
 				    : 0;

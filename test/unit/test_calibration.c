@@ -448,11 +448,13 @@ static void test_expects_streams(void **state)
 	unlink(path);
 }
 
-/* Is the target asked to assist? */
+/* Is the target asked to assist, after copies have cost so many picoseconds a byte? 0: there were none. */
+static uint32_t copies_have_cost;
 static bool is_asked(bool put, size_t size, bool stream)
 {
 	uint32_t before = pair[0].peer->xfer.generation;
 
+	pair[0].peer->rma.copy_cost = copies_have_cost;
 	move_one(put, size, stream);
 	return pair[0].peer->xfer.generation != before;
 }
@@ -481,6 +483,43 @@ static void test_adapts_assists(void **state)
 	/* of a stream several are copied in one call otherwise: here four, each in 0.4 us and 5.5 */
 	assert_false(is_asked(false, 142000, true));
 	assert_true(is_asked(false, 200000, true));
+	/* copies have taken longer than the calibration tells */
+	copies_have_cost = 109;
+	assert_false(is_asked(true, 146000, false)); /* 15.9 us */
+	assert_true(is_asked(true, 147000, false));
+	copies_have_cost = 1;
+	assert_false(is_asked(true, 366000, false)); /* never less than the calibration tells */
+	copies_have_cost = 0;
+	rma_close();
+	uncounted = false;
+	unlink(path);
+}
+
+/* A copy of 64 KiB or more is timed; one in which the kernel has run another thread counts for little. */
+static void test_copies_are_timed(void **state)
+{
+	uint32_t *cost;
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	uncounted = true;
+	rma_open(&routes[1]);
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	cost = &pair[0].peer->rma.copy_cost;
+	for (int put = 0; put < 2; put++) {
+		*cost = 0;
+		move_one(put, 65535, false);
+		assert_int_equal(*cost, 0);
+		move_one(put, 65536, false);
+		assert_int_not_equal(*cost, 0);
+		*cost = 1; /* any copy takes more than twice as long */
+		move_one(put, 65536, false);
+		assert_int_equal(*cost, 2);
+	}
+	*cost = 100000000; /* any copy takes less, and the target is not asked for a put of 64 KiB */
+	move_one(true, 65536, false);
+	assert_in_range(*cost, 75000000, 99999999);
 	rma_close();
 	uncounted = false;
 	unlink(path);
@@ -980,6 +1019,7 @@ int main(void)
 		cmocka_unit_test(test_adapts_offers),
 		cmocka_unit_test(test_expects_streams),
 		cmocka_unit_test(test_adapts_assists),
+		cmocka_unit_test(test_copies_are_timed),
 		cmocka_unit_test(test_adapts_to_shared_streams),
 		cmocka_unit_test(test_store_and_load),
 		cmocka_unit_test(test_files_of_others),
