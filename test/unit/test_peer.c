@@ -738,15 +738,21 @@ static int publish_late(const char *point)
 	return 0;
 }
 
+/* Opens an endpoint with a claim, which the hook changes after the endpoint has read it. */
+static void open_with_claim(uint64_t claim, int (*hook)(const char *point))
+{
+	end_open(&pair[1], NULL);
+	late_claim = &sc_seg_claims(pair[1].ep->seg)[1];
+	*late_claim = claim;
+	(void)core_failing(NULL, 0);
+	sc_fault_hook = hook;
+}
+
 /* The maker of a claim publishes it and ends after this endpoint has read the claim: the slot is not taken back. */
 static void test_claim_published_late(void **state)
 {
 	(void)state;
-	end_open(&pair[1], NULL);
-	late_claim = &sc_seg_claims(pair[1].ep->seg)[1];
-	*late_claim = (uint64_t)ended_pid() << 32 | SC_ABI_CLAIMED;
-	(void)core_failing(NULL, 0);
-	sc_fault_hook = publish_late;
+	open_with_claim((uint64_t)ended_pid() << 32 | SC_ABI_CLAIMED, publish_late);
 	assert_int_equal(sc_peer_reclaim(pair[1].ep), 0);
 	(void)core_failing(NULL, 0);
 	assert_int_equal(*late_claim & SC_ABI_CLAIM_STATE, SC_ABI_PUBLISHED);
@@ -765,11 +771,7 @@ static int depart_without_memory(const char *point)
 static void test_departs_while_refused(void **state)
 {
 	(void)state;
-	end_open(&pair[1], NULL);
-	late_claim = &sc_seg_claims(pair[1].ep->seg)[1];
-	*late_claim = (uint64_t)getpid() << 32 | SC_ABI_PUBLISHED;
-	(void)core_failing(NULL, 0);
-	sc_fault_hook = depart_without_memory;
+	open_with_claim((uint64_t)getpid() << 32 | SC_ABI_PUBLISHED, depart_without_memory);
 	assert_int_equal(sc_peer_review_claims(pair[1].ep), 1);
 	(void)core_failing(NULL, 0);
 	assert_int_equal(pair[1].ep->counters.refusals, 1);
