@@ -117,9 +117,9 @@ void sc_peer_expect(struct sc_peer *peer)
 	if (source->error == SC_SOURCE_UNMET)
 		ret = meet_if_gone(peer);
 	if (source->error == SC_SOURCE_UNMET && !sc_peer_is_transient(ret))
-		ret = sc_peer_connect(peer);
-	/* announced, or memory or descriptors are short: nothing would tell this endpoint of its death */
-	if (source->error == SC_SOURCE_UNMET && (peer->seg || !sc_peer_is_transient(ret)))
+		(void)sc_peer_connect(peer);
+	/* else it is announced, or memory or descriptors are short: nothing would tell this endpoint of its death */
+	if (source->error == SC_SOURCE_UNMET && peer->seg)
 		source->error = 0;
 }
 
