@@ -49,12 +49,15 @@ ssize_t pattern_differs(const void *buf, size_t offset, size_t len, uint64_t see
 
 	for (size_t i = 0; i < len; i += part) {
 		const uint8_t *is = (const uint8_t *)buf + i, *should;
+		size_t j = 0;
 
 		part = len - i < PIECE ? len - i : PIECE;
 		should = piece_make(&piece, offset + i, part, seed);
-		for (size_t j = 0; memcmp(is, should, part) && j < part; j++)
-			if (is[j] != should[j])
-				return (ssize_t)(i + j);
+		if (!memcmp(is, should, part))
+			continue;
+		while (is[j] == should[j])
+			j++;
+		return (ssize_t)(i + j);
 	}
 	return -1;
 }
