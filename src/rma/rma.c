@@ -81,10 +81,11 @@ static uint32_t facts_of_large(struct sc_peer *peer, const struct sc_rma *rma, s
 	struct sc_fill *fill = &peer->bounce.fill;
 	uint32_t together = facts & SC_FACT_STREAM ? sc_route_together(size) : 1;
 	bool trial = rma->flags & SC_RMA_WRITE && sc_fill_has_trial(fill); /* a get fills nothing */
+	uint64_t seen_ns = size >= SC_DIRECT_TIMED ? size * peer->rma.copy_cost / 1000 : 0;
 
 	costs->cma_ns = sc_calibration_cma_ns(size, rma->iov_count, together);
-	if (costs->cma_ns && size >= SC_DIRECT_TIMED && costs->cma_ns < size * peer->rma.copy_cost / 1000)
-		costs->cma_ns = size * peer->rma.copy_cost / 1000;
+	if (costs->cma_ns && costs->cma_ns < seen_ns)
+		costs->cma_ns = seen_ns;
 	costs->buffers_ns = fill->read_cost && !trial
 				    ? size * ((uint64_t)fill->write_cost + fill->read_cost) / 1000
 				    : 0;

@@ -3010,6 +3010,17 @@ static void again_receive(size_t size)
 	assert_true(pattern_is(into, 0, size, 1));
 }
 
+/* The two talk; pair[1] closes, pair[0] has seen that, and pair[1] opens again. */
+static void again_come_back(void)
+{
+	again_begin();
+	assert_int_equal(again_send(8, SC_SILENT), 0);
+	again_receive(8);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	again_open();
+}
+
 /* Nothing is left of the last one. */
 static void check_again(void)
 {
@@ -3191,12 +3202,7 @@ static void test_again_directed_without_slot(void **state)
 	(void)state;
 	if (!core_failing(NULL, 0))
 		skip();
-	again_begin();
-	assert_int_equal(again_send(8, SC_SILENT), 0);
-	again_receive(8);
-	end_close(&pair[1]);
-	ends_settle(pair, 1);
-	again_open();
+	again_come_back();
 	(void)core_failing("memory.slot", ENOSPC);
 	assert_int_equal(end_recv(&pair[0], pair[0].peer, &byte, 1, 5, SC_TAGGED), 0);
 	(void)core_failing(NULL, 0);
@@ -3276,12 +3282,7 @@ static void test_again_while_one_waits(void **state)
 	(void)state;
 	if (!core_failing(NULL, 0))
 		skip();
-	again_begin();
-	assert_int_equal(again_send(8, SC_SILENT), 0);
-	again_receive(8);
-	end_close(&pair[1]);
-	ends_settle(pair, 1);
-	again_open();
+	again_come_back();
 	end_open(&third, NULL);
 	assert_int_equal(end_send(&third, end_find(&third, &pair[0]), from, 8, 0, SC_SILENT), 0);
 	(void)core_failing("memory.slot", ENOSPC);
