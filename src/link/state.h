@@ -255,6 +255,7 @@ struct sc_peer_target {
 		uint64_t moved; /* bytes */
 		int error;	/* negative errno, or 0 */
 	} put;
+	sc_abi_op failed_get, failed_atomic; /* of several requests, one of which has failed; 0: none */
 	bool lost; /* an atomic that is complete for the peer was not done: logged */
 };
 

@@ -96,6 +96,22 @@ static bool has_room(struct sc_peer *peer, uint32_t lines)
 	return sc_list_empty(&peer->reply.waiting) && !sc_record_room(peer, lines);
 }
 
+/*
+ * After a request of an operation has failed, its later ones are not done. Its initiator writes no more of them once it
+ * sees the error. The gets of a peer end in order, and so do its atomics. Each operation of several requests has an id
+ * of its own; `failed` is 0 if no request has failed.
+ */
+static bool has_failed(sc_abi_op failed, sc_abi_op op)
+{
+	return failed && failed == op;
+}
+
+/* Keeps the id of the operation whose request has failed, unless this is the last request, as its flags tell. */
+static void keep_failed(sc_abi_op *failed, sc_abi_op op, uint32_t flags)
+{
+	*failed = flags & SC_ABI_F_EVENT ? 0 : op;
+}
+
 /* ---- puts ------------------------------------------------------------------------------------ */
 
 /* Begins a put of several records, or goes on with one. */
@@ -305,7 +321,8 @@ static int get_some(struct sc_peer *peer, struct sc_target_op *op, const struct 
 static bool get_step(struct sc_peer *peer, struct sc_target_op *op, int *steps)
 {
 	struct sc_access access = { op->key, op->addr, op->size, SC_REG_READ, NULL };
-	int ret = find_again(peer->ep, &access, &op->use);
+	int ret = has_failed(peer->target.failed_get, op->op) ? -ECANCELED
+							      : find_again(peer->ep, &access, &op->use);
 
 	for (int i = 0; i < BURST && !ret && op->done < op->size && (!i || op->bounced); i++) {
 		ret = get_some(peer, op, &access);
@@ -313,7 +330,9 @@ static bool get_step(struct sc_peer *peer, struct sc_target_op *op, int *steps)
 	}
 	if (ret == -EAGAIN || (!ret && op->done < op->size))
 		return false;
-	if (!ret)
+	if (ret)
+		keep_failed(&peer->target.failed_get, op->op, op->flags);
+	else
 		sc_access_served(peer->ep, &access, op->flags);
 	sc_reply_end(peer, SC_ABI_DONE, op->op, op->done, ret);
 	return true;
@@ -425,6 +444,7 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 	if (ret) {
 		if (op)
 			serve_end(peer, op);
+		keep_failed(&peer->target.failed_atomic, atomic->record.op, atomic->flags);
 		sc_reply_end(peer, SC_ABI_DONE, atomic->record.op, 0, ret);
 		return 0;
 	}
@@ -452,12 +472,15 @@ static int take_atomic(struct sc_peer *peer, uint64_t ctl, const char **why)
 	*why = atomic_read(peer, ctl, &atomic);
 	if (*why)
 		return -EPROTO;
-	ret = atomic_find(peer->ep, &atomic);
+	ret = has_failed(peer->target.failed_atomic, atomic.record.op) ? -ECANCELED
+								       : atomic_find(peer->ep, &atomic);
 	if (!ret && atomic.op.kind != SC_ATOMIC_BASE)
 		return atomic_fetch(peer, &atomic, why);
 	if (!ret)
 		ret = sc_atomicop_apply(&atomic.op, atomic.pieces, atomic.piece_count);
-	if (!ret)
+	if (ret)
+		keep_failed(&peer->target.failed_atomic, atomic.record.op, atomic.flags);
+	else
 		sc_access_served(peer->ep, &atomic.access, atomic.flags);
 	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
 		sc_reply_end(peer, SC_ABI_DONE, atomic.record.op, ret ? 0 : atomic.size, ret);

@@ -923,6 +923,43 @@ static void test_wrong_atomics(void **state)
 	}
 }
 
+/*
+ * One range of an operation cannot be reached, so the requests for the ranges behind it are not done, and the operation
+ * is not counted. The next operation is.
+ */
+static void test_range_failed(void **state)
+{
+	const struct request requests[] = {
+		atomic_request(SC_ATOMIC_BASE, SC_UINT8, SC_SUM, 1, 1),
+		atomic_request(SC_ATOMIC_FETCH, SC_UINT8, SC_SUM, 1, 1),
+		atomic_request(SC_ATOMIC_FETCH, SC_UINT8, SC_ATOMIC_READ, 1, 0),
+		{ { 1, 0, 0, 1, (uintptr_t)into, 1 }, CTL(SC_ABI_GET, SC_ABI_F_EVENT, 1, 1) },
+	};
+	static const enum sc_abi_kind answers[] = { SC_ABI_DONE, SC_ABI_RESULT, SC_ABI_RESULT,
+						    SC_ABI_GOT };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+		struct request request = requests[i];
+		uint64_t last = request.ctl;
+		uint64_t before = last & ~((uint64_t)SC_ABI_F_EVENT << SC_ABI_CTL_FLAGS_SHIFT);
+
+		request.words[0] = 1;
+		victim_open(WAY_PULL);
+		request.words[1] = sc_reg_key(reg) + 1;
+		wrong_record(before, request.words, EKEYREJECTED);
+		request.words[1] = sc_reg_key(reg);
+		wrong_record(before, request.words, ECANCELED);
+		wrong_record(last, request.words, ECANCELED);
+		raw_record(last, request.words);
+		ends_settle(&pair[1], 1);
+		answer_take(answers[i]);
+		assert_int_equal(written.value + read_of.value, 1);
+		expect_served();
+		victim_close();
+	}
+}
+
 /* ---- requests whose parts do not fit together -------------------------------------------------- */
 
 /* Records of one put are of two registrations, or in two ways: each is checked by itself. */
@@ -1669,6 +1706,7 @@ int main(void)
 		cmocka_unit_test(test_bad_atomics),
 		cmocka_unit_test(test_atomics_unasked),
 		cmocka_unit_test(test_wrong_atomics),
+		cmocka_unit_test(test_range_failed),
 		cmocka_unit_test(test_mixed_puts),
 		cmocka_unit_test(test_hole),
 		cmocka_unit_test(test_long_get),
