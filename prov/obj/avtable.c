@@ -164,16 +164,6 @@ int shmcma_av_take_index_locked(struct shmcma_av *av, uint32_t *index)
 
 /* ---- for the data calls ---------------------------------------------------------------------- */
 
-size_t shmcma_av_count(struct shmcma_av *av)
-{
-	size_t count;
-
-	pthread_mutex_lock(&av->lock);
-	count = av->count;
-	pthread_mutex_unlock(&av->lock);
-	return count;
-}
-
 /* Makes indices up to this one exist, at first without address, for a shared vector, which has no holes. */
 static int reach_locked(struct shmcma_av *av, uint32_t number)
 {
@@ -212,6 +202,18 @@ static void refresh_locked(struct shmcma_av *av)
 			continue;
 		adopt_locked(av, i, address, address);
 	}
+}
+
+size_t shmcma_av_count(struct shmcma_av *av)
+{
+	size_t count;
+
+	pthread_mutex_lock(&av->lock);
+	if (shmcma_av_is_reader(av))
+		refresh_locked(av);
+	count = av->count;
+	pthread_mutex_unlock(&av->lock);
+	return count;
 }
 
 struct shmcma_av_entry *shmcma_av_look_up_locked(struct shmcma_av *av, fi_addr_t fi_addr)

@@ -49,7 +49,7 @@ struct shmcma_av {
  * its content until fi_addr is removed.
  */
 const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
-/* Returns the number of indices given out: one more than the highest. */
+/* Returns the number of indices given out: one more than the highest. A reader of a shared vector learns of new ones here. */
 size_t shmcma_av_count(struct shmcma_av *av);
 /*
  * Returns the name in completions of the sender with that address (endpoint form), or of another context of its

@@ -4,6 +4,7 @@
  */
 #include "pair.h"
 #include <signal.h>
+#include <rdma/fi_collective.h>
 
 #define NAME "test_shared_av"
 
@@ -155,6 +156,35 @@ static void test_full_and_dead(void)
 	pair_close(&pair);
 }
 
+/* A set of a vector that is open for reading has the addresses that the owner has inserted, also if no call has used them. */
+static void test_sets(void)
+{
+	const struct fi_av_set_attr all = { .flags = FI_UNIVERSE },
+				    second = { .start_addr = 1, .end_addr = 5, .stride = 1 },
+				    *attrs[] = { &all, &second };
+	const fi_addr_t *numbers;
+	struct fid_av *writer, *reader;
+	struct fid_av_set *set;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	writer = writer_open(&pair, NAME);
+	gives(pair_insert(writer, pair.a.name), 0);
+	gives(pair_insert(writer, pair.b.name), 1);
+	for (fi_addr_t first = 0; first < 2; first++) {
+		struct fi_av_set_attr attr = *attrs[first];
+
+		reader = reader_open(&pair, NAME, &numbers);
+		gives(fi_av_set(reader, &attr, &set, NULL), 0);
+		gives(fi_av_set_remove(set, 0), first ? -FI_EINVAL : 0);
+		gives(fi_av_set_remove(set, 1), 0);
+		gives(fi_close(&set->fid), 0);
+		gives(fi_close(&reader->fid), 0);
+	}
+	gives(fi_close(&writer->fid), 0);
+	pair_close(&pair);
+}
+
 /* ---- two processes --------------------------------------------------------------------------- */
 
 /* The first inserts both endpoints, before the other opens it and after, and goes on when it has closed. */
@@ -283,7 +313,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ALONE(test_open),	   ALONE(test_numbers),	       ALONE(test_full),
 		ALONE(test_full_and_dead), BOTH(test_two, second_two), ALONE(test_killed),
-		ALONE(test_fork),
+		ALONE(test_fork),	   ALONE(test_sets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
