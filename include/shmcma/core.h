@@ -706,6 +706,12 @@ bool sc_peers_have_heard(struct sc_ep *ep, const char *addr);
 
 const char *sc_peer_address(const struct sc_peer *peer);
 
+/*
+ * Returns why the peer of an operation is lost, as a poll or a call has found: -ECONNRESET and others, see sc_tx_send(). 0:
+ * it is not, or that is unknown.
+ */
+int sc_peer_error(const struct sc_peer *peer);
+
 /* Returns the endpoint of this peer. */
 struct sc_ep *sc_peer_ep(const struct sc_peer *peer);
 

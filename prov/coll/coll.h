@@ -129,9 +129,6 @@ void shmcma_coll_close(struct shmcma_ep *ep);
 int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_set *set, void *context,
 			     struct shmcma_group **group);
 
-/* Returns the group of that address, joined and not broken; else NULL and an error. */
-struct shmcma_group *shmcma_group_find(struct shmcma_coll *coll, fi_addr_t addr, int *error);
-
 /* Creates an operation without phases. -FI_EAGAIN: no space for its completion now. -FI_ENOMEM. */
 int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_collop **op);
 void shmcma_collop_free(struct shmcma_collop *op);

@@ -283,6 +283,20 @@ static int plan(struct shmcma_collop *op, const struct asked *asked, size_t size
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+/* Returns the group of that address, joined and not broken; else NULL and an error. */
+static struct shmcma_group *find_group(struct shmcma_coll *coll, fi_addr_t addr, int *error)
+{
+	struct shmcma_group *group = coll->groups;
+
+	while (group && group->mc.fi_addr != addr)
+		group = group->next;
+	if (!group || group->closed)
+		*error = -FI_EINVAL;
+	else
+		*error = group->error ? shmcma_error(group->error) : group->joined ? 0 : -FI_EOPBADSTATE;
+	return *error ? NULL : group;
+}
+
 /* Finds the rank of the root, given by its address in the vector. */
 static int find_root(const struct shmcma_group *group, const struct asked *asked, uint32_t *root)
 {
@@ -322,7 +336,7 @@ static ssize_t post_locked(struct shmcma_ep *ep, const struct asked *asked)
 
 	if (ret)
 		return ret;
-	group = shmcma_group_find(ep->coll, asked->group, &ret);
+	group = find_group(ep->coll, asked->group, &ret);
 	if (!group)
 		return ret;
 	if (!shmcma_set_is_for(group->flags, asked->what))
@@ -476,7 +490,7 @@ static int check_join_addr(struct shmcma_coll *coll, const struct fi_collective_
 	if (addr->coll_addr == FI_ADDR_NOTAVAIL || addr->coll_addr == set->coll_addr)
 		return 0;
 	if (addr->coll_addr & SHMCMA_ADDR_GROUP)
-		return shmcma_group_find(coll, addr->coll_addr, &error) ? 0 : error;
+		return find_group(coll, addr->coll_addr, &error) ? 0 : error;
 	return -FI_EINVAL;
 }
 

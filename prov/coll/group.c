@@ -334,6 +334,18 @@ static void take_completions(struct shmcma_coll *coll)
 	}
 }
 
+/* A join waits also for members that find a lost one gone, and so never join; no message is under way with the lost one. */
+static void look_for_lost(struct shmcma_collop *op)
+{
+	for (size_t step = 0; op->joins && step < op->sends.begun; step++) {
+		uint32_t peer = shmcma_pattern_send_peer(op, step);
+		int error = sc_peer_error(op->group->peers[peer]);
+
+		if (error)
+			break_group(op->group, peer, shmcma_error(error));
+	}
+}
+
 /* ---- one step after the other ---------------------------------------------------------------- */
 
 static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
@@ -478,6 +490,8 @@ static int coll_progress(struct shmcma_coll *coll)
 	/* a refused message is sent again below, or refused again */
 	coll->refusals = sc_ep_refusals(coll->core);
 	done = sc_ep_poll(coll->core);
+	for (struct shmcma_collop *op = coll->ops; op; op = op->next)
+		look_for_lost(op);
 	take_completions(coll);
 	for (struct shmcma_collop *op = coll->ops; op; op = next) {
 		next = op->next;
@@ -681,17 +695,4 @@ int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_se
 	begin_join(group, op);
 	*out = group;
 	return 0;
-}
-
-struct shmcma_group *shmcma_group_find(struct shmcma_coll *coll, fi_addr_t addr, int *error)
-{
-	struct shmcma_group *group = coll->groups;
-
-	while (group && group->mc.fi_addr != addr)
-		group = group->next;
-	if (!group || group->closed)
-		*error = -FI_EINVAL;
-	else
-		*error = group->error ? shmcma_error(group->error) : group->joined ? 0 : -FI_EOPBADSTATE;
-	return *error ? NULL : group;
 }

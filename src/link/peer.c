@@ -329,6 +329,11 @@ const char *sc_peer_address(const struct sc_peer *peer)
 	return peer->address;
 }
 
+int sc_peer_error(const struct sc_peer *peer)
+{
+	return peer->link == SC_LINK_DOWN ? peer->error : 0;
+}
+
 struct sc_ep *sc_peer_ep(const struct sc_peer *peer)
 {
 	return peer->ep;

@@ -386,14 +386,15 @@ static void test_refused(void **state)
 
 #define BARRIERS 500 /* more than a ring holds */
 
-static struct tf members[2];
+static struct tf members[3];
 
-static void open_members(void)
+static void open_members(int count)
 {
-	for (int i = 0; i < 2; i++)
+	watchdog_start(NULL, 0);
+	for (int i = 0; i < count; i++)
 		open_member(&members[i], true);
-	for (int i = 0; i < 2; i++)
-		for (int j = 0; j < 2; j++)
+	for (int i = 0; i < count; i++)
+		for (int j = 0; j < count; j++)
 			(void)tf_insert(&members[i], members[j].name);
 }
 
@@ -448,7 +449,7 @@ static void test_joins_in_order(void **state)
 	int taken = 0;
 
 	(void)state;
-	open_members();
+	open_members(2);
 	for (int i = 0; i < 2; i++)
 		base[i] = join_both(&members[i]);
 	await_joins(1);
@@ -476,6 +477,54 @@ static void test_joins_in_order(void **state)
 		tf_ok(fi_close(&second[i]->fid));
 		tf_close(&members[i]);
 	}
+}
+
+/* ---- a member that is lost ------------------------------------------------------------------- */
+
+static int join_all(struct tf *member, struct fid_mc **mc)
+{
+	struct fi_av_set_attr attr = { .flags = FI_UNIVERSE };
+	struct fid_av_set *set;
+	int ret;
+
+	tf_ok(fi_av_set(member->av, &attr, &set, NULL));
+	ret = fi_join_collective(member->ep, FI_ADDR_NOTAVAIL, set, 0, mc, mc);
+	tf_ok(fi_close(&set->fid));
+	return ret;
+}
+
+/* A member joins and closes its endpoint; the third finds it gone. So the join of the first ends, although no message is
+ * missing but that of the third. */
+static void test_lost_in_join(void **state)
+{
+	struct fi_eq_err_entry error = { 0 };
+	struct fi_eq_entry entry;
+	struct fid_mc *mc[2], *none;
+	uint32_t event;
+	ssize_t rc;
+
+	(void)state;
+	open_members(3);
+	for (int i = 0; i < 2; i++)
+		tf_ok(join_all(&members[i], &mc[i]));
+	for (int i = 0; i < 100; i++) /* the first has the number of the second then */
+		for (int j = 0; j < 2; j++)
+			tf_expect(fi_eq_read(members[j].eq, &event, &entry, sizeof(entry), 0), -FI_EAGAIN);
+	tf_ok(fi_close(&members[1].ep->fid));
+	members[1].ep = NULL;
+	tf_expect(join_all(&members[2], &none), -FI_ECONNREFUSED);
+	while ((rc = fi_eq_read(members[0].eq, &event, &entry, sizeof(entry), 0)) == -FI_EAGAIN)
+		;
+	tf_expect(rc, -FI_EAVAIL);
+	tf_expect(fi_eq_readerr(members[0].eq, &error, 0), sizeof(error));
+	assert_ptr_equal(error.fid, &mc[0]->fid);
+	assert_ptr_equal(error.context, &mc[0]);
+	assert_int_equal(error.err, FI_ECONNRESET);
+	tf_expect(fi_barrier(members[0].ep, fi_mc_addr(mc[0]), NULL), -FI_ECONNRESET);
+	for (int i = 0; i < 2; i++)
+		tf_ok(fi_close(&mc[i]->fid));
+	for (int i = 0; i < 3; i++)
+		tf_close(&members[i]);
 }
 
 /* The endpoint may be closed before its groups. */
@@ -548,6 +597,7 @@ int main(void)
 		TEST(test_query),
 		cmocka_unit_test(test_without),
 		cmocka_unit_test(test_joins_in_order),
+		cmocka_unit_test(test_lost_in_join),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

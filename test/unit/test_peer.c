@@ -1370,11 +1370,13 @@ static void test_killed(void **state)
 	ends_settle(&pair[1], 1);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 	assert_int_equal(peer->feed, SC_FEED_UP);
+	assert_int_equal(sc_peer_error(peer), 0);
 	child_kill(&child);
 	assert_int_equal(end_recv(&pair[1], NULL, into, 50000, 0, 0), 0);
 	poll_long(&pair[1]);
 	assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
 	assert_int_equal(pair[1].ep->counters.deaths, 1);
+	assert_int_equal(sc_peer_error(peer), -ECONNRESET);
 	(void)sc_reap_scan(); /* another process may have been first */
 	end_close(&pair[1]);
 }
