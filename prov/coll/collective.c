@@ -293,7 +293,7 @@ static struct shmcma_group *find_group(struct shmcma_coll *coll, fi_addr_t addr,
 	if (!group || group->closed)
 		*error = -FI_EINVAL;
 	else
-		*error = group->error ? shmcma_error(group->error) : group->joined ? 0 : -FI_EOPBADSTATE;
+		*error = group->error ? group->error : group->joined ? 0 : -FI_EOPBADSTATE;
 	return *error ? NULL : group;
 }
 

@@ -398,7 +398,7 @@ static bool begin(struct shmcma_collop *op, struct shmcma_way *way)
 		else
 			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
 		if (ret && ret != -EAGAIN)
-			break_group(op->group, peer, ret);
+			break_group(op->group, peer, shmcma_error(ret));
 		if (ret)
 			return ret == -EAGAIN;
 		op->group->coll->begun = true;

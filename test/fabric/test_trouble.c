@@ -7,6 +7,7 @@
 #include "pair.h"
 
 #include <sys/resource.h>
+#include <rdma/fi_collective.h>
 
 /* A case, whose name is the cell of README's table. */
 #define TROUBLE(f, symptom) TROUBLE_ENV(f, symptom, NULL)
@@ -125,6 +126,53 @@ static void with_third(int expected)
 static void peer_full(void)
 {
 	with_third(FI_EBUSY);
+}
+
+/* Each of three members may have one peer: a join ends with the same error as a send. */
+static void group_full(void)
+{
+	enum { MEMBERS = 3 };
+	struct pair_want want = { .caps = FI_TAGGED | FI_COLLECTIVE, .strangers = true };
+	struct fi_av_set_attr attr = { .flags = FI_UNIVERSE };
+	struct side third = { .ep = NULL }, *sides[MEMBERS];
+	struct fid_mc *mc[MEMBERS];
+	struct fid_av_set *set;
+	struct fid_eq *eq;
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	side_open(&pair, &third);
+	sides[0] = &pair.a, sides[1] = &pair.b, sides[2] = &third;
+	eq = pair_open_eq(&pair);
+	gives(fi_domain_bind(pair.domain, &eq->fid, 0), 0);
+	for (int i = 0; i < MEMBERS; i++) {
+		for (int j = 0; j < MEMBERS; j++)
+			pair_insert(sides[i]->av, sides[j]->name);
+		gives(fi_av_set(sides[i]->av, &attr, &set, NULL), 0);
+		gives(fi_join_collective(sides[i]->ep, FI_ADDR_NOTAVAIL, set, 0, &mc[i], NULL), 0);
+		gives(fi_close(&set->fid), 0);
+	}
+	for (int err = 0; err != FI_EBUSY;) {
+		struct fi_eq_err_entry error = { .err = 0 };
+		uint32_t event;
+		ssize_t ret;
+
+		while ((ret = fi_eq_read(eq, &event, NULL, 0, 0)) == -FI_EAGAIN)
+			;
+		gives(ret, -FI_EAVAIL);
+		gives(fi_eq_readerr(eq, &error, 0), sizeof(error));
+		err = error.err;
+		must(err == FI_EBUSY || err == FI_ECONNRESET); /* another has told it */
+	}
+	side_close(&third);
+	side_close(&pair.a);
+	side_close(&pair.b);
+	for (int i = 0; i < MEMBERS; i++)
+		gives(fi_close(&mc[i]->fid), 0);
+	gives(fi_close(&pair.domain->fid), 0);
+	gives(fi_close(&eq->fid), 0);
+	gives(fi_close(&pair.fabric->fid), 0);
+	fi_freeinfo(pair.info);
 }
 
 static void peer_has_room(void)
@@ -348,7 +396,9 @@ int main(void)
 		TROUBLE(nobody_there, "`FI_ECONNREFUSED`"),
 		TROUBLE_ENV(peer_full, "`FI_EBUSY` from an operation", "FI_SHMCMA_PEERS=1"),
 		ALONE_ENV(peer_has_room, "FI_SHMCMA_PEERS=2"),
-		TROUBLE(written_over, "`FI_ECONNABORTED`; log: `nothing more is taken from it or sent to it`"),
+		ALONE_ENV(group_full, "FI_SHMCMA_PEERS=1"),
+		TROUBLE(written_over,
+			"`FI_ECONNABORTED`; log: `nothing more is taken from it or sent to it`"),
 		TROUBLE(receiver_is_idle, "a message never comes"),
 		TROUBLE(peer_is_idle, "sends return `FI_EAGAIN`"),
 		TROUBLE(forked, "`FI_EPERM` after `fork`"),
