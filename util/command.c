@@ -119,7 +119,22 @@ bool command_number(const char *text, double least, double most, double *number)
 	char *end;
 
 	*number = strtod(text, &end);
-	return end != text && !*end && *number >= least && *number <= most;
+	if (end != text && !*end && *number >= least && *number <= most)
+		return true;
+	fprintf(stderr, "%s: %s is not a number from %g to %g\n", command_name, text, least, most);
+	return false;
+}
+
+bool command_count(const char *text, int most, int *count)
+{
+	char *end;
+	long number = strtol(text, &end, 10);
+
+	*count = (int)number;
+	if (end != text && !*end && number >= 1 && number <= most)
+		return true;
+	fprintf(stderr, "%s: %s is not a whole number from 1 to %d\n", command_name, text, most);
+	return false;
 }
 
 /* ---- options --------------------------------------------------------------------------------- */

@@ -59,7 +59,10 @@ int command_misused(void);
 /* Says on standard error that /dev/shm cannot be read, with that errno. */
 void command_lacks_shm(int err);
 
-/* Reads a number of that range. */
+/* Reads a number of that range, or says on standard error that the text is none. */
 bool command_number(const char *text, double least, double most, double *number);
+
+/* The same of a whole number, from 1 on. */
+bool command_count(const char *text, int most, int *count);
 
 #endif

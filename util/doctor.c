@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,17 +252,13 @@ static void check_process(pid_t pid)
 	finding_show(&finding);
 }
 
-static bool is_number(const char *text)
-{
-	return *text && !text[strspn(text, "0123456789")] && atoi(text) > 0;
-}
-
 static int run(int argc, char **argv)
 {
 	bool is_found;
+	int pid;
 
 	for (int i = 0; i < argc; i++)
-		if (!is_number(argv[i]))
+		if (!command_count(argv[i], INT_MAX, &pid))
 			return command_misused();
 	findings_begin(command_json);
 	is_found = libfabric_check();
@@ -282,7 +279,7 @@ static int run(int argc, char **argv)
 static bool take(int letter, const char *argument)
 {
 	(void)letter;
-	return command_number(argument, 1, 1024, &ranks);
+	return command_count(argument, 1024, &ranks);
 }
 
 static const struct command_option options[] = {

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,8 +139,9 @@ static int run(int argc, char **argv)
 	if (argc != 1)
 		return command_misused();
 	wanted.name = argv[0];
-	if (!wanted.name[strspn(wanted.name, "0123456789")])
-		wanted.pid = atoi(wanted.name);
+	if (*wanted.name && !wanted.name[strspn(wanted.name, "0123456789")] &&
+	    !command_count(wanted.name, INT_MAX, &wanted.pid))
+		return command_misused();
 	return show(&wanted);
 }
 

@@ -89,7 +89,7 @@ static const struct order orders[] = {
 
 static const struct order *order = &orders[0];
 static double interval = 2;
-static double count; /* of pictures; 0: without end */
+static int count; /* of pictures; 0: without end */
 
 /* ---- one look -------------------------------------------------------------------------------- */
 
@@ -296,8 +296,7 @@ static bool rest(void)
 static int watch(void)
 {
 	struct look looks[2] = { { 0 } };
-	double pictures = 0;
-	int err, turn = 0;
+	int err, turn = 0, pictures = 0;
 
 	err = take_look(&looks[0], &looks[1]);
 	if (screen_is_used() && !err)
@@ -324,11 +323,14 @@ static bool take(int letter, const char *argument)
 		count = 1;
 		return true;
 	case 'n':
-		return command_number(argument, 1, 1e9, &count);
+		return command_count(argument, INT_MAX, &count);
 	case 'd':
 		return command_number(argument, 0.05, 86400, &interval);
 	default:
-		return *argument && set_order(argument, strlen(argument));
+		if (*argument && set_order(argument, strlen(argument)))
+			return true;
+		fprintf(stderr, "%s: there is no column %s\n", command_name, argument);
+		return false;
 	}
 }
 

@@ -378,6 +378,54 @@ static void test_command_usage(void **state)
 	assert_int_equal(run_command("shmcma doctor ten 2>/dev/null", text), 2);
 }
 
+/* Arguments that are no number of the range, or that an int does not hold: the command says which range it is. */
+static void test_command_numbers(void **state)
+{
+	static const char *const refused[][2] = {
+		/* the command ends at a pipe that closes, should it go on for ever */
+		{ "top -n 2.5 -d 0.05", "top: 2.5 is not a whole number from 1 to 2147483647" },
+		{ "top -n 0", "top: 0 is not a whole number from 1 to" },
+		{ "top -1 -d 0", "top: 0 is not a number from 0.05 to 86400" },
+		{ "top -1 -s colour", "top: there is no column colour" },
+		{ "bench -t nan", "bench: nan is not a number from 1 to 3600" },
+		{ "doctor -n 1025", "doctor: 1025 is not a whole number from 1 to 1024" },
+		{ "doctor -n 2.5", "doctor: 2.5 is not a whole number from 1 to 1024" },
+		{ "doctor -n ''", "doctor:  is not a whole number" },
+	};
+	char line[128], text[COMMAND_TEXT];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		snprintf(line, sizeof(line), "{ shmcma %s 2>&1; echo status $?; } | head -n 4",
+			 refused[i][0]);
+		(void)run_command(line, text);
+		says(text, refused[i][1]);
+		says(text, "status 2\n");
+	}
+}
+
+/* A number that becomes a pid only when its upper bits are cut off. */
+static void test_command_pids(void **state)
+{
+	char line[128], text[COMMAND_TEXT];
+	long long number = 1LL << 32;
+	struct child child;
+	int rounds = 0;
+
+	(void)state;
+	assert_true(child_start(&child, receive, &rounds));
+	number += child.pid;
+	snprintf(line, sizeof(line), "shmcma stats %lld 2>&1", number);
+	assert_int_equal(run_command(line, text), 2);
+	snprintf(line, sizeof(line), "shmcma stats: %lld is not a whole number from 1 to", number);
+	says(text, line);
+	snprintf(line, sizeof(line), "LD_LIBRARY_PATH=/nowhere shmcma doctor %lld 2>&1", number);
+	assert_int_equal(run_command(line, text), 2);
+	snprintf(line, sizeof(line), "shmcma doctor: %lld is not a whole number from 1 to", number);
+	says(text, line);
+	child_kill(&child);
+}
+
 static void test_command_segments(void **state)
 {
 	char line[256], text[COMMAND_TEXT], address[SC_ADDR_SIZE];
@@ -550,11 +598,18 @@ int main(void)
 {
 	/* First those that expect files of dead processes: an endpoint of this process starts a thread that removes them. */
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_live),	      cmocka_unit_test(test_stopped_and_dead),
-		cmocka_unit_test(test_command_usage), cmocka_unit_test(test_command_segments),
-		cmocka_unit_test(test_closed),	      cmocka_unit_test(test_unread),
-		cmocka_unit_test(test_counters),      cmocka_unit_test(test_rubbish),
-		cmocka_unit_test(test_stats_seccomp), cmocka_unit_test(test_command_columns),
+		cmocka_unit_test(test_live),
+		cmocka_unit_test(test_stopped_and_dead),
+		cmocka_unit_test(test_command_usage),
+		cmocka_unit_test(test_command_segments),
+		cmocka_unit_test(test_closed),
+		cmocka_unit_test(test_unread),
+		cmocka_unit_test(test_counters),
+		cmocka_unit_test(test_rubbish),
+		cmocka_unit_test(test_stats_seccomp),
+		cmocka_unit_test(test_command_columns),
+		cmocka_unit_test(test_command_numbers),
+		cmocka_unit_test(test_command_pids),
 	};
 
 	alone = child_private_shm("size=64m,mode=1777");
