@@ -28,14 +28,36 @@
 #define FILES_NEEDED 64	 /* libfabric, an MPI library and an endpoint open about as many */
 #define FILES_WANTED 256 /* one more for each peer, as long as they are at most a quarter */
 
-static double ranks = 2; /* that are to find room */
+static int ranks = 2; /* that are to find room */
+
+/* Takes a parameter as the provider does, which keeps the default if the value is no good. */
+static void take_parameter(const char *name, uint32_t least, uint32_t most, uint32_t *value)
+{
+	const char *text = getenv(name);
+	uint64_t number;
+
+	if (text && sc_size_parse(text, &number) && number >= least && number <= most)
+		*value = (uint32_t)number;
+}
+
+/* The configuration of an endpoint, as far as its memory depends on the environment. */
+static void configure(struct sc_config *config)
+{
+	uint32_t size = 0;
+
+	sc_config_init(config);
+	take_parameter("FI_SHMCMA_BOUNCE_COUNT", 2, 4096, &config->buf_count);
+	take_parameter("FI_SHMCMA_BOUNCE_SIZE", 256, 1 << 20, &size);
+	if (size && !(size & (size - 1)))
+		config->buf_size = size;
+}
 
 /* Returns the bytes of that many endpoints, each connected with all others. */
 static uint64_t memory_of(uint32_t count)
 {
 	struct sc_config config;
 
-	sc_config_init(&config);
+	configure(&config);
 	return count * sc_ep_memory(&config, count - 1);
 }
 

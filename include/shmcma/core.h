@@ -637,6 +637,12 @@ uint64_t sc_counter_value(const struct sc_counters *counters, const struct sc_co
 #define SC_SIZE_TEXT 24
 const char *sc_size_text(uint64_t bytes, char text[SC_SIZE_TEXT]);
 
+/*
+ * Reads a decimal, octal or hexadecimal (0x) number with a unit (k, m, g: powers of 1024) and blanks around, as values of
+ * parameters are. UINT64_MAX: out of range. Returns whether the text is one.
+ */
+bool sc_size_parse(const char *text, uint64_t *bytes);
+
 /* ---- survey ---------------------------------------------------------------------------------- */
 
 /* The owner's state. CLOSED: it has closed the endpoint, and peers still have messages to read in the segment. */

@@ -67,37 +67,6 @@ static const char *value_of(const char *param)
 	return text && text[strspn(text, " \t")] ? text : NULL;
 }
 
-/* Returns the bytes of a unit; 0: the letter names none. */
-static uintmax_t unit_of(int letter)
-{
-	switch (tolower(letter)) {
-	case 'k':
-		return 1u << 10;
-	case 'm':
-		return 1u << 20;
-	case 'g':
-		return 1u << 30;
-	default:
-		return 0;
-	}
-}
-
-/* Accepts decimal, octal and hexadecimal (0x) numbers, with a unit, and blanks around. UINTMAX_MAX: out of range. */
-static bool is_number(const char *text, uintmax_t *value)
-{
-	uintmax_t unit;
-	char *end;
-
-	text += strspn(text, " \t");
-	*value = strtoumax(text, &end, 0);
-	unit = unit_of((unsigned char)*end);
-	if (unit) {
-		*value = *value <= UINTMAX_MAX / unit ? *value * unit : UINTMAX_MAX;
-		end++;
-	}
-	return isdigit((unsigned char)*text) && !end[strspn(end, " \t")];
-}
-
 /* A number from min to max, a multiple of `unit`; k, m and g behind it stand for KiB, MiB and GiB. */
 struct size_param {
 	const char *name; /* in lower case, without FI_SHMCMA_ */
@@ -111,7 +80,7 @@ static bool param_size(const struct size_param *param, uint32_t *value)
 {
 	const struct variable variable = variable_of(param->name);
 	const char *text;
-	uintmax_t number;
+	uint64_t number;
 	char usual[16];
 
 	snprintf(usual, sizeof(usual), "%" PRIu32, *value);
@@ -119,7 +88,7 @@ static bool param_size(const struct size_param *param, uint32_t *value)
 	text = value_of(param->name);
 	if (!text)
 		return false;
-	if (!is_number(text, &number)) {
+	if (!sc_size_parse(text, &number)) {
 		shmcma_warn(FI_LOG_CORE, "%s=%s is not a number: using %s\n", variable.name, text, usual);
 	} else if (number < param->min || number > param->max || number % param->unit) {
 		shmcma_warn(FI_LOG_CORE, "%s=%s is not from %zu to %zu in steps of %zu: using %s\n",

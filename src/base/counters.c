@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * counters.c: the names of the counters of an endpoint, for reports and commands. Constant.
+ * counters.c: the names of the counters of an endpoint, for reports and commands, and numbers of bytes as text. Constant.
  */
 #include <shmcma/core.h>
 
+#include <ctype.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COUNTER(name) #name, offsetof(struct sc_counters, name)
@@ -59,4 +62,34 @@ const char *sc_size_text(uint64_t bytes, char text[SC_SIZE_TEXT])
 		unit++;
 	snprintf(text, SC_SIZE_TEXT, "%.3g %s", value, units[unit]);
 	return text;
+}
+
+/* Returns the bytes of a unit; 0: the letter names none. */
+static uint64_t unit_of(int letter)
+{
+	switch (tolower(letter)) {
+	case 'k':
+		return 1u << 10;
+	case 'm':
+		return 1u << 20;
+	case 'g':
+		return 1u << 30;
+	default:
+		return 0;
+	}
+}
+
+bool sc_size_parse(const char *text, uint64_t *bytes)
+{
+	uint64_t unit;
+	char *end;
+
+	text += strspn(text, " \t");
+	*bytes = strtoumax(text, &end, 0);
+	unit = unit_of((unsigned char)*end);
+	if (unit) {
+		*bytes = *bytes <= UINT64_MAX / unit ? *bytes * unit : UINT64_MAX;
+		end++;
+	}
+	return isdigit((unsigned char)*text) && !end[strspn(end, " \t")];
 }

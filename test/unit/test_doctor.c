@@ -383,6 +383,41 @@ static void test_doctor_room(void **state)
 	CHILD_ASSERT(status);
 }
 
+/* Endpoints find room once they have fewer or smaller buffers, in values that the provider takes. */
+static void doctor_with_buffers(struct child *self, void *arg)
+{
+	static const char *const enough[] = { "FI_SHMCMA_BOUNCE_COUNT=8", "FI_SHMCMA_BOUNCE_COUNT=' 0x8 '",
+					      "FI_SHMCMA_BOUNCE_SIZE=256" };
+	static const char *const no_good[] = { "", "FI_SHMCMA_BOUNCE_COUNT=1",
+					       "FI_SHMCMA_BOUNCE_COUNT=few", "FI_SHMCMA_BOUNCE_COUNT=8k",
+					       "FI_SHMCMA_BOUNCE_SIZE=320" };
+	char line[128], text[COMMAND_TEXT];
+
+	(void)self;
+	(void)arg;
+	live_in("size=1m,mode=1777");
+	setenv("LD_LIBRARY_PATH", no_libfabric, 1);
+	for (size_t i = 0; i < sizeof(enough) / sizeof(enough[0]); i++) {
+		snprintf(line, sizeof(line), "%s shmcma doctor --ranks 4", enough[i]);
+		(void)run_command(line, text);
+		says(text, "ok       shared memory: ");
+	}
+	for (size_t i = 0; i < sizeof(no_good) / sizeof(no_good[0]); i++) {
+		snprintf(line, sizeof(line), "%s shmcma doctor --ranks 4", no_good[i]);
+		(void)run_command(line, text);
+		says(text, "fault    shared memory: ");
+		says(text, "4 endpoints need ");
+	}
+}
+
+static void test_doctor_buffers(void **state)
+{
+	int status = child_run(doctor_with_buffers, NULL);
+
+	(void)state;
+	CHILD_ASSERT(status);
+}
+
 /* Runs the doctor with a libfabric that is compiled from that source. Returns the exit status. */
 static int ask_with_libfabric(const char *source, char text[COMMAND_TEXT])
 {
@@ -760,25 +795,16 @@ static void test_doctor_process(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_doctor_seccomp),
-		cmocka_unit_test(test_doctor),
-		cmocka_unit_test(test_doctor_messages),
-		cmocka_unit_test(test_doctor_openmpi),
-		cmocka_unit_test(test_doctor_btl),
-		cmocka_unit_test(test_doctor_parameters),
-		cmocka_unit_test(test_doctor_launcher),
-		cmocka_unit_test(test_doctor_mpich),
-		cmocka_unit_test(test_doctor_shm),
-		cmocka_unit_test(test_doctor_room),
-		cmocka_unit_test(test_doctor_old_libfabric),
-		cmocka_unit_test(test_doctor_other_version),
-		cmocka_unit_test(test_doctor_yama),
-		cmocka_unit_test(test_doctor_damaged),
-		cmocka_unit_test(test_doctor_elsewhere),
-		cmocka_unit_test(test_doctor_group),
-		cmocka_unit_test(test_doctor_capabilities),
-		cmocka_unit_test(test_doctor_pid_namespace),
-		cmocka_unit_test(test_doctor_user_namespace),
+		cmocka_unit_test(test_doctor_seccomp),	     cmocka_unit_test(test_doctor),
+		cmocka_unit_test(test_doctor_messages),	     cmocka_unit_test(test_doctor_openmpi),
+		cmocka_unit_test(test_doctor_btl),	     cmocka_unit_test(test_doctor_parameters),
+		cmocka_unit_test(test_doctor_launcher),	     cmocka_unit_test(test_doctor_mpich),
+		cmocka_unit_test(test_doctor_shm),	     cmocka_unit_test(test_doctor_room),
+		cmocka_unit_test(test_doctor_buffers),	     cmocka_unit_test(test_doctor_old_libfabric),
+		cmocka_unit_test(test_doctor_other_version), cmocka_unit_test(test_doctor_yama),
+		cmocka_unit_test(test_doctor_damaged),	     cmocka_unit_test(test_doctor_elsewhere),
+		cmocka_unit_test(test_doctor_group),	     cmocka_unit_test(test_doctor_capabilities),
+		cmocka_unit_test(test_doctor_pid_namespace), cmocka_unit_test(test_doctor_user_namespace),
 		cmocka_unit_test(test_doctor_process),
 	};
 
