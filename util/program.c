@@ -76,8 +76,10 @@ const char *program_state(enum sc_survey_state state)
 		return "stopped";
 	case SC_SURVEY_CLOSED:
 		return "closed";
-	default:
+	case SC_SURVEY_DEAD:
 		return "dead";
+	default:
+		return "unknown";
 	}
 }
 

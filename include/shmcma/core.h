@@ -645,8 +645,17 @@ bool sc_size_parse(const char *text, uint64_t *bytes);
 
 /* ---- survey ---------------------------------------------------------------------------------- */
 
-/* The owner's state. CLOSED: it has closed the endpoint, and peers still have messages to read in the segment. */
-enum sc_survey_state { SC_SURVEY_LIVE, SC_SURVEY_STOPPED, SC_SURVEY_CLOSED, SC_SURVEY_DEAD };
+/*
+ * The owner's state. UNKNOWN: the file cannot be opened. CLOSED: the owner has closed the endpoint, and peers still have
+ * messages to read in the segment.
+ */
+enum sc_survey_state {
+	SC_SURVEY_UNKNOWN,
+	SC_SURVEY_LIVE,
+	SC_SURVEY_STOPPED,
+	SC_SURVEY_CLOSED,
+	SC_SURVEY_DEAD
+};
 
 /*
  * A segment of this user, as another process sees it. The numbers of records are of those that the owner has not

@@ -197,6 +197,19 @@ static void survey_file(int fd, struct sc_survey_seg *seg)
 	seg->state = state_of(seg, fd, held);
 }
 
+/* Returns why sc_otherfile_open() refuses a file. */
+static const char *open_fault(int err)
+{
+	switch (err) {
+	case EACCES:
+		return "it is not a regular file of this user with mode 0600";
+	case ENODEV:
+		return "/proc must be mounted";
+	default:
+		return strerror(err);
+	}
+}
+
 struct survey {
 	void (*show)(const struct sc_survey_seg *seg, void *arg);
 	void *arg;
@@ -222,7 +235,7 @@ static void survey_name(const char *name, void *arg)
 	}
 	sc_otherfiles_release();
 	if (fd < 0)
-		seg.fault = strerror(-fd);
+		seg.fault = open_fault(-fd);
 	if (fd != -ENOENT)
 		survey->show(&seg, survey->arg);
 }

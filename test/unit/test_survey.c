@@ -482,6 +482,31 @@ static const char *line_of(char *text, const char *address)
 	return line + 1;
 }
 
+/* A file that is not opened: nobody knows whether it has an owner. */
+static void test_command_unopened(void **state)
+{
+	char text[COMMAND_TEXT], path[SC_SHMFILE_PATH_MAX], address[SC_ADDR_SIZE];
+	struct sc_addr parts;
+	struct child child;
+	int rounds = 0;
+
+	(void)state;
+	assert_true(child_start(&child, receive, &rounds));
+	assert_int_equal(sc_addr_parse(child.line, &parts), 0);
+	parts.ep = 999;
+	sc_addr_format(&parts, address);
+	core_path(address, 0, path);
+	assert_int_equal(symlink("/etc/passwd", path), 0);
+	assert_true(find(strrchr(path, '/') + 1));
+	assert_int_equal(found.state, SC_SURVEY_UNKNOWN);
+	(void)run_command("shmcma ps", text);
+	says(line_of(text, path), "  unknown  ");
+	(void)run_command("shmcma ps", text);
+	says(text, "it is not a regular file of this user with mode 0600\n");
+	unlink(path);
+	child_kill(&child);
+}
+
 /* The name of this user, or its number, as the command shows it. */
 static void user_name(char name[64])
 {
@@ -610,6 +635,7 @@ int main(void)
 		cmocka_unit_test(test_command_columns),
 		cmocka_unit_test(test_command_numbers),
 		cmocka_unit_test(test_command_pids),
+		cmocka_unit_test(test_command_unopened),
 	};
 
 	alone = child_private_shm("size=64m,mode=1777");
