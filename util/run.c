@@ -333,15 +333,23 @@ static void tell_json(const struct job *job, char **argv)
 
 static const char *output;
 
-/* The output of the job has been written by its processes; from here on the standard output is the report's. */
-static bool redirect(void)
+/* Before the job, which may take long: a report that has no place is told now. The job may write to the same file. */
+static bool open_output(int *fd)
 {
-	int fd = output ? open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : STDERR_FILENO;
-	bool done = fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0;
+	*fd = output ? open(output, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666)
+		     : STDERR_FILENO;
+	if (*fd < 0)
+		fprintf(stderr, "%s: cannot write to %s: %s\n", command_name, output, strerror(errno));
+	return *fd >= 0;
+}
+
+/* The processes of the job have written its output; from here on the standard output is the report's. */
+static bool redirect(int fd)
+{
+	bool done = dup2(fd, STDOUT_FILENO) >= 0;
 
 	if (!done)
-		fprintf(stderr, "%s: cannot write to %s: %s\n", command_name,
-			output ? output : "standard error", strerror(errno));
+		fprintf(stderr, "%s: cannot write the report: %s\n", command_name, strerror(errno));
 	return done;
 }
 
@@ -363,16 +371,18 @@ static int end_as(int status)
 static int run(int argc, char **argv)
 {
 	static struct job job;
-	int status;
+	int status, report;
 
 	if (!argc)
 		return command_misused();
+	if (!open_output(&report))
+		return COMMAND_FAULT;
 	prepare(&job, argv[0]);
 	if (!start(&job, argv))
 		return COMMAND_FAULT;
 	read_reports(&job);
 	job.removed = sc_reap_scan();
-	status = redirect() ? COMMAND_OK : COMMAND_FAULT;
+	status = redirect(report) ? COMMAND_OK : COMMAND_FAULT;
 	if (status == COMMAND_OK)
 		(command_json ? tell_json : tell)(&job, argv);
 	status = command_end(status);

@@ -312,7 +312,17 @@ static void test_run_status(void **state)
 	assert_int_equal(run_command("shmcma run /nowhere/nothing 2>/dev/null", text), 127);
 	assert_int_equal(run_command("shmcma run / 2>/dev/null", text), 126);
 	assert_int_equal(run_command("shmcma run 2>/dev/null", text), 2);
-	assert_int_equal(run_command("shmcma run -o /nowhere/report true 2>/dev/null", text), 1);
+	/* a report that has no place: the job does not begin */
+	assert_int_equal(run_command("shmcma run -o /nowhere/report echo begun 2>&1", text), 1);
+	says(text, "shmcma run: cannot write to /nowhere/report: No such file or directory");
+	assert_null(strstr(text, "begun"));
+	/* a report behind what the job has written to its file */
+	assert_int_equal(
+		run_command("f=$(mktemp); shmcma run -o $f sh -c \"echo begun >>$f\"; cat $f; rm $f",
+			    text),
+		0);
+	assert_string_equal(strtok(text, "\n"), "begun");
+	says(strtok(NULL, "\n"), "no process has told that it used shmcma");
 	assert_int_equal(run_command("shmcma run sh -c 'exit 7' 2>&1", text), 7);
 	says(text, "no process has told that it used shmcma");
 	/* the options behind the command are its own */
