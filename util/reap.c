@@ -71,19 +71,22 @@ static bool take(int letter, const char *argument)
 	return true;
 }
 
+/* Each step logs that it cannot read /dev/shm; then the next one cannot either. */
 static int run(int argc, char **argv)
 {
+	int ret = 0;
+
 	(void)argv;
 	if (argc)
 		return command_misused();
 	sc_log_set(log_line);
 	if (all || dry || command_json)
-		failed |= list() < 0;
-	if (!all && !dry) {
-		failed |= sc_reap_scan() < 0;
-		failed |= sc_reap_scan_unsure() < 0;
-	}
-	return command_end(failed ? COMMAND_FAULT : COMMAND_OK);
+		ret = list();
+	if (ret >= 0 && !all && !dry)
+		ret = sc_reap_scan();
+	if (ret >= 0 && !all && !dry)
+		ret = sc_reap_scan_unsure();
+	return command_end(failed || ret < 0 ? COMMAND_FAULT : COMMAND_OK);
 }
 
 static const struct command_option options[] = {

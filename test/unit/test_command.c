@@ -453,6 +453,35 @@ static void test_run_leaves(void **state)
 	assert_int_equal(kill(atoi(text), SIGKILL), 0);
 }
 
+/* ---- reap ------------------------------------------------------------------------------------ */
+
+/* There is no /dev/shm: one line says so. */
+static void reap_without_shm(struct child *self, void *arg)
+{
+	static const char *const lines[] = { "shmcma reap 2>&1", "shmcma reap --json 2>&1",
+					     "shmcma reap --list 2>&1" };
+	char text[COMMAND_TEXT];
+
+	(void)self;
+	(void)arg;
+	child_on_its_own();
+	if (!child_private_shm("size=1m,mode=1777") || run_command("mount -t tmpfs tmpfs /dev", text))
+		_exit(CHILD_SKIPS);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		assert_int_equal(run_command(lines[i], text), 1);
+		says(text, "shmcma reap: cannot read /dev/shm: No such file or directory; ");
+		assert_null(strstr(strstr(text, "cannot read") + 1, "cannot read"));
+	}
+}
+
+static void test_reap_without_shm(void **state)
+{
+	int status = child_run(reap_without_shm, NULL);
+
+	(void)state;
+	CHILD_ASSERT(status);
+}
+
 int main(void)
 {
 	/* First those that expect files of dead processes: an endpoint of this process starts a thread that removes them. */
@@ -461,7 +490,7 @@ int main(void)
 		cmocka_unit_test(test_run_environment), cmocka_unit_test(test_run_report),
 		cmocka_unit_test(test_run_signal),	cmocka_unit_test(test_reads_only),
 		cmocka_unit_test(test_top_lines),	cmocka_unit_test(test_top_ends),
-		cmocka_unit_test(test_top_stops),
+		cmocka_unit_test(test_top_stops),	cmocka_unit_test(test_reap_without_shm),
 	};
 
 	alone = child_private_shm("size=64m,mode=1777");
