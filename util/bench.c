@@ -200,12 +200,20 @@ static const char *size_text(size_t size, char text[24])
 	return text;
 }
 
+/* Four digits, or more before the point. */
+static const char *value_text(double value, char text[24])
+{
+	snprintf(text, 24, value < 1000 ? "%.4g" : "%.0f", value);
+	return text;
+}
+
 static void print_spread(struct spread spread)
 {
-	char range[40];
+	char median[24], least[24], most[24], range[56];
 
-	snprintf(range, sizeof(range), "(%.4g-%.4g)", spread.least, spread.most);
-	printf("  %8.4g %-15s", spread.median, range);
+	snprintf(range, sizeof(range), "(%s-%s)", value_text(spread.least, least),
+		 value_text(spread.most, most));
+	printf("  %8s %-15s", value_text(spread.median, median), range);
 }
 
 static void print_title(bool is_stream)
@@ -239,11 +247,12 @@ static void print_table(bool is_stream)
 static void print_bar(const char *label, const char *provider, double value, double longest)
 {
 	int length = (int)(BAR * value / longest + 0.5);
+	char text[24];
 
 	printf("%16s  %-6s |", label, provider);
 	for (int i = 0; i < length; i++)
 		putchar('#');
-	printf(" %.4g\n", value);
+	printf(" %s\n", value_text(value, text));
 }
 
 /* For each size the longer bar has full length. */
