@@ -58,6 +58,14 @@ expect "4711" other stats 4
 expect "--json" other doctor --j
 expect "" other tune ""
 expect "" shmcma nonsense ""
+# the argument of an option is no process, and the options of a job are not those of the command
+expect "" other doctor -n ""
+expect "" other doctor --ranks ""
+expect "4711" other doctor --json ""
+expect "--output" shmcma run --o
+expect "--json" shmcma run -o file --j
+expect "" shmcma run mpirun --o
+expect "" shmcma run --output file --json mpirun --h
 for command in $commands; do
 	case " $(offered shmcma "$command" --) " in
 	*" --help "*) ;;
