@@ -493,8 +493,10 @@ static int join_all(struct tf *member, struct fid_mc **mc)
 	return ret;
 }
 
-/* A member joins and closes its endpoint; the third finds it gone. So the join of the first ends, although no message is
- * missing but that of the third. */
+/*
+ * A member joins and closes its endpoint, and the third finds it gone. So the third sends nothing, and the join of the
+ * first ends, which waits for the third only.
+ */
 static void test_lost_in_join(void **state)
 {
 	struct fi_eq_err_entry error = { 0 };

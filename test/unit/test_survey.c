@@ -318,12 +318,14 @@ static void test_rubbish(void **state)
 	static uint8_t bytes[1 << 18];
 	char address[SC_ADDR_SIZE], path[SC_SHMFILE_PATH_MAX];
 	struct sc_abi_header header;
+	struct sc_ep_attr attr = end_attr();
 	uint64_t seed = 4711;
 	struct end end;
 	int fd;
 
 	(void)state;
-	end_open(&end, NULL);
+	attr.config.scan = false; /* the daemon removes the file, which nobody has locked */
+	end_open(&end, &attr);
 	fd = make_file(sc_ep_address(end.ep), address, path);
 	header = end.ep->seg->header;
 	memcpy(header.address, address, sizeof(header.address));
