@@ -15,7 +15,8 @@ sed -n '/^## Troubleshooting/,/^## [^T]/p' README.md | sed -n 's/^| \(.*\)/\1/p'
 # row 'SYMPTOM' FUNCTION, no_row 'SYMPTOM' ..., TROUBLE(FUNCTION, "SYMPTOM")
 {
 	sed -nE "s/^(no_)?row '([^']*)'.*/\2/p" test/run-trouble.sh test/mpi/run-trouble.sh
-	sed -nE 's/^[[:space:]]*TROUBLE(_ENV)?\([a-z_]+, "([^"]*)".*/\2/p' test/fabric/test_trouble.c
+	tr -s '\t\n' ' ' <test/fabric/test_trouble.c | grep -oE ' TROUBLE(_ENV)?\([a-z_]+, "[^"]*"' |
+		sed 's/^[^"]*"//; s/"$//'
 } | sort >"$work/tests"
 if [ ! -s "$work/readme" ] || ! diff "$work/readme" "$work/tests" >"$work/diff"; then
 	echo "rows of README's table of troubles (<) that are not those of the tests (>):"
