@@ -343,7 +343,7 @@ static bool open_output(int *fd)
 	return *fd >= 0;
 }
 
-/* The processes of the job have written its output; from here on the standard output is the report's. */
+/* After the job has ended, the command writes its report to the standard output, which this makes the file `fd`. */
 static bool redirect(int fd)
 {
 	bool done = dup2(fd, STDOUT_FILENO) >= 0;

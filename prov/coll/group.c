@@ -249,24 +249,24 @@ static void stand(struct shmcma_transfer *transfer, uint32_t any)
 		transfer->state = SHMCMA_IDLE; /* no memory now: try again later */
 }
 
-/* `peer`: the rank of the member, SHMCMA_ALL: unknown. */
+/* `peer`: the rank of the member, SHMCMA_ALL: unknown. `error`: of the core. */
 static void break_group(struct shmcma_group *group, uint32_t peer, int error)
 {
 	char member[SC_ADDR_SIZE + 32] = "as another one says, a member";
 
 	if (group->error)
 		return;
-	group->error = error;
+	group->error = shmcma_error(error);
 	if (peer != SHMCMA_ALL)
 		snprintf(member, sizeof(member), "member %s (rank %u)",
 			 sc_peer_address(group->peers[peer]), peer);
 	shmcma_warn(FI_LOG_EP_DATA,
 		    "group of %u members: %s is lost or does not fit: %s; close the group on all members "
 		    "and join a new one\n",
-		    group->count, member, fi_strerror(-error));
+		    group->count, member, fi_strerror(-group->error));
 	for (struct shmcma_collop *op = group->coll->ops; op; op = op->next)
 		if (op->group == group)
-			fail(op, error);
+			fail(op, group->error);
 	cancel(&group->alarm);
 }
 
@@ -302,7 +302,7 @@ static void standing_over(struct shmcma_transfer *transfer, const struct sc_comp
 
 static void transfer_over(struct shmcma_transfer *transfer, const struct sc_comp *comp)
 {
-	int error = shmcma_error(-comp->err);
+	int error = -comp->err;
 
 	if (!error && comp->flags & SC_COMP_RECV && comp->len != transfer->size)
 		error = -EMSGSIZE; /* the members do not agree on the size */
@@ -342,7 +342,7 @@ static void look_for_lost(struct shmcma_collop *op)
 		int error = sc_peer_error(op->group->peers[peer]);
 
 		if (error)
-			break_group(op->group, peer, shmcma_error(error));
+			break_group(op->group, peer, error);
 	}
 }
 
@@ -398,7 +398,7 @@ static bool begin(struct shmcma_collop *op, struct shmcma_way *way)
 		else
 			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
 		if (ret && ret != -EAGAIN)
-			break_group(op->group, peer, shmcma_error(ret));
+			break_group(op->group, peer, ret);
 		if (ret)
 			return ret == -EAGAIN;
 		op->group->coll->begun = true;

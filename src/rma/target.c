@@ -97,9 +97,9 @@ static bool has_room(struct sc_peer *peer, uint32_t lines)
 }
 
 /*
- * After a request of an operation has failed, its later ones are not done. Its initiator writes no more of them once it
- * sees the error. The gets of a peer end in order, and so do its atomics. Each operation of several requests has an id
- * of its own; `failed` is 0 if no request has failed.
+ * When the target has refused a request of an operation, it does not do the later requests of that operation. The
+ * initiator writes no more of them once it sees the error. The target ends the gets of a peer in order, and the atomics
+ * as well. Each operation of several requests has an id of its own; `failed` is 0 if no request has failed.
  */
 static bool has_failed(sc_abi_op failed, sc_abi_op op)
 {
