@@ -464,11 +464,12 @@ struct sc_ep_attr {
 	bool rx_report;	    /* shared queue: receives with SC_SILENT do complete here */
 	uint32_t order;	    /* SC_ORDER_* */
 	/*
-	 * Tells whether the caller knows this address (endpoint form, of any endpoint of its name). While it does, the
-	 * core keeps what it knows of a departed peer. NULL: no. Called with knows_arg, where the endpoint is used.
+	 * A poll, or sc_peer_put() of another peer, calls this for a peer that has gone and has nothing under way, so
+	 * that the core can free it. The caller gives up references to the peer, without sc_peer_put(), and returns
+	 * their number. NULL: none. `arg` is release_arg.
 	 */
-	bool (*knows)(void *arg, const char *addr);
-	void *knows_arg;
+	uint32_t (*release)(void *arg, struct sc_peer *peer);
+	void *release_arg;
 };
 
 /*
@@ -709,12 +710,9 @@ int sc_survey_lent(const struct sc_survey_seg *seg, uint32_t *lent);
 int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **peer);
 void sc_peer_put(struct sc_peer *peer);
 
-/* The caller does not know that address any more, see struct sc_ep_attr. */
-void sc_peers_unknown(struct sc_ep *ep, const char *addr);
-
 /*
  * Tells whether an endpoint with that address (a scalable one: any of its contexts) has ever connected to this one. Of
- * the forgotten peers the core remembers the last SC_DEPARTED_MAX.
+ * the forgotten peers the core remembers the last SC_DEPARTED_MAX, also those that only this endpoint had connected to.
  */
 #define SC_DEPARTED_MAX 256
 bool sc_peers_have_heard(struct sc_ep *ep, const char *addr);
@@ -730,9 +728,13 @@ int sc_peer_error(const struct sc_peer *peer);
 /* Returns the endpoint of this peer. */
 struct sc_ep *sc_peer_ep(const struct sc_peer *peer);
 
-/* A word of the caller with each peer; UINT64_MAX at first. */
+/*
+ * A word of the caller with each peer: UINT64_MAX until sc_peer_set_user(), and again after sc_peers_unset_users(), which
+ * takes back the words of all peers of the endpoint.
+ */
 uint64_t sc_peer_user(const struct sc_peer *peer);
 void sc_peer_set_user(struct sc_peer *peer, uint64_t user);
+void sc_peers_unset_users(struct sc_ep *ep);
 
 /* ---- receive queues --------------------------------------------------------------------------- */
 

@@ -106,8 +106,8 @@ static int create_core(struct shmcma_ep *ep)
 		.rxq = ep->srx ? ep->srx->rxq : NULL,
 		.rx_report = ep->srx && !shmcma_now(ep->rx_selective),
 		.order = order_of(ep),
-		.knows = shmcma_ep_knows,
-		.knows_arg = ep,
+		.release = shmcma_ep_release,
+		.release_arg = ep,
 	};
 	int ret;
 
@@ -350,7 +350,6 @@ void shmcma_ep_discard(struct shmcma_ep *ep)
 	shmcma_lock_quit(ep->domain, &ep->locked);
 	free(ep->fids);
 	free(ep->peers);
-	free(ep->named);
 	free(ep);
 }
 

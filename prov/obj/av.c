@@ -438,14 +438,13 @@ SHMCMA_CALL(int, av_insertsym, struct fid_av *fid, const char *node, size_t node
 /* Removes an entry; endpoints forget its peer if nothing else refers to it. All locks of the domain are held. */
 static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
 {
-	char address[SC_ADDR_SIZE];
 	bool removed;
 
 	pthread_mutex_lock(&av->lock);
-	removed = shmcma_av_remove_locked(av, fi_addr, address);
+	removed = shmcma_av_remove_locked(av, fi_addr);
 	pthread_mutex_unlock(&av->lock);
 	for (struct shmcma_ep *ep = av->eps; removed && ep; ep = ep->av_next)
-		shmcma_ep_forget_address(ep, fi_addr, address);
+		shmcma_ep_forget_peer(ep, fi_addr);
 }
 
 /* Removes all or nothing. */

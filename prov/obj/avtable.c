@@ -237,6 +237,21 @@ const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr)
 	return entry ? entry->address : NULL;
 }
 
+fi_addr_t shmcma_av_next_of(struct shmcma_av *av, const char *address, fi_addr_t last)
+{
+	uint32_t at = NONE;
+
+	pthread_mutex_lock(&av->lock);
+	if (last != FI_ADDR_NOTAVAIL)
+		at = shmcma_av_entry_at(av, last)->next;
+	else if (av->buckets)
+		at = *bucket_of(av, address);
+	while (at != NONE && strncmp(shmcma_av_entry_at(av, at)->address, address, SC_ADDR_STEM))
+		at = shmcma_av_entry_at(av, at)->next;
+	pthread_mutex_unlock(&av->lock);
+	return at == NONE ? FI_ADDR_NOTAVAIL : at;
+}
+
 /* Tells which of two entries of one address names the sender. */
 static bool is_before(const struct shmcma_av *av, uint32_t index, uint32_t other)
 {
@@ -314,13 +329,12 @@ void shmcma_av_name_locked(struct shmcma_av *av, uint32_t index, uint64_t user)
 	entry->turn = ++av->turns;
 }
 
-bool shmcma_av_remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char address[SC_ADDR_SIZE])
+bool shmcma_av_remove_locked(struct shmcma_av *av, fi_addr_t fi_addr)
 {
 	struct shmcma_av_entry *entry = shmcma_av_entry_locked(av, fi_addr);
 
 	if (!entry)
 		return false;
-	memcpy(address, entry->address, SC_ADDR_SIZE);
 	unlink_entry_locked(av, (uint32_t)fi_addr);
 	entry->address[0] = '\0';
 	av->live--;

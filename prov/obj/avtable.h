@@ -59,6 +59,11 @@ size_t shmcma_av_count(struct shmcma_av *av);
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
 /* Tells whether the vector has the address of any context of that endpoint. */
 bool shmcma_av_has(struct shmcma_av *av, const char *address);
+/*
+ * Returns one after the other of the fi_addr_t that have the address of any context of that endpoint. `last`: the one
+ * before, which is in the vector. FI_ADDR_NOTAVAIL: for the first one, and after the last.
+ */
+fi_addr_t shmcma_av_next_of(struct shmcma_av *av, const char *address, fi_addr_t last);
 
 static inline bool shmcma_av_is_reader(const struct shmcma_av *av)
 {
@@ -80,6 +85,6 @@ int shmcma_av_put_locked(struct shmcma_av *av, const char *given, const char *ad
 /* From now on the entry of an index names the sender, by this identifier. */
 void shmcma_av_name_locked(struct shmcma_av *av, uint32_t index, uint64_t user);
 /* False: there is no entry, because one call names it twice. */
-bool shmcma_av_remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char address[SC_ADDR_SIZE]);
+bool shmcma_av_remove_locked(struct shmcma_av *av, fi_addr_t fi_addr);
 
 #endif

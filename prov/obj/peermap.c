@@ -2,9 +2,9 @@
 /*
  * peermap.c: the peers of an endpoint: the peer that an fi_addr_t names, and the name of a peer in completions.
  *
- * Owns the arrays `peers` and `named` of struct shmcma_ep. The data calls read `peers` inline (peermap.h); a missing
- * peer is looked up here, once, in the address vector. Under the endpoint's lock; entries are removed with all locks of
- * the domain held.
+ * Owns the array `peers` of struct shmcma_ep. The data calls read it inline (peermap.h); a missing peer is looked up
+ * here, once, in the address vector. A poll may remove the entry of a peer that has gone. Under the endpoint's lock;
+ * av.c removes entries with all locks of the domain held.
  */
 #include "obj/peermap.h"
 
@@ -69,28 +69,21 @@ int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
 {
-	struct sc_peer **named;
 	fi_addr_t source;
 
 	if (!(ep->caps & FI_SOURCE))
 		return FI_ADDR_NOTAVAIL;
 	source = shmcma_av_find(ep->av, sc_peer_address(peer));
-	if (source == FI_ADDR_NOTAVAIL)
-		return source;
-	named = shmcma_grow(ep->named, ep->named_count, &ep->named_capacity, sizeof(struct sc_peer *));
-	if (!named)
-		return source; /* looked up again next time */
-	ep->named = named;
-	ep->named[ep->named_count++] = peer;
-	sc_peer_set_user(peer, source);
+	if (source != FI_ADDR_NOTAVAIL)
+		sc_peer_set_user(peer, source);
 	return source;
 }
 
 /* Removes all names, without a search for the peer that had the address. */
 void shmcma_ep_forget_names(struct shmcma_ep *ep)
 {
-	while (ep->named_count)
-		sc_peer_set_user(ep->named[--ep->named_count], UINT64_MAX);
+	if (ep->core)
+		sc_peers_unset_users(ep->core);
 }
 
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
@@ -107,16 +100,30 @@ void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 	}
 }
 
-void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address)
+/* Gives up the places of one fi_addr_t that refer to the peer. Returns their number. */
+static uint32_t release_at(struct shmcma_ep *ep, fi_addr_t fi_addr, const struct sc_peer *peer)
 {
-	shmcma_ep_forget_peer(ep, fi_addr);
-	if (ep->core)
-		sc_peers_unknown(ep->core, address);
+	uint64_t place = shmcma_ep_place(ep, fi_addr), end = place + (1ull << ep->rx_ctx_bits);
+	uint32_t count = 0;
+
+	for (; place < end && place < ep->peer_count; place++)
+		if (ep->peers[place] == peer) {
+			ep->peers[place] = NULL;
+			count++;
+		}
+	return count;
 }
 
-bool shmcma_ep_knows(void *arg, const char *address)
+uint32_t shmcma_ep_release(void *arg, struct sc_peer *peer)
 {
+	const char *address = sc_peer_address(peer);
 	struct shmcma_ep *ep = arg;
+	fi_addr_t at = FI_ADDR_NOTAVAIL;
+	uint32_t count = 0;
 
-	return ep->av && shmcma_av_has(ep->av, address);
+	if (!ep->peer_count)
+		return 0; /* an endpoint without a vector */
+	while ((at = shmcma_av_next_of(ep->av, address, at)) != FI_ADDR_NOTAVAIL)
+		count += release_at(ep, at, peer);
+	return count;
 }

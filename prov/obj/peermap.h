@@ -65,9 +65,8 @@ fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
  */
 void shmcma_ep_forget_names(struct shmcma_ep *ep);
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
-void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address);
 
-/* For the core (sc_ep_attr.knows): tells whether the endpoint's vector has the address. */
-bool shmcma_ep_knows(void *ep, const char *address);
+/* For the core (sc_ep_attr.release): gives up the references of `peers`. The next call with the fi_addr_t takes one again. */
+uint32_t shmcma_ep_release(void *ep, struct sc_peer *peer);
 
 #endif

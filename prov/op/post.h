@@ -147,13 +147,15 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
  * and tries once more, so that a caller that only posts makes progress.
  */
 #define SHMCMA_POST_TO_PEER(name, type, post, trigger)                                                    \
-	static ssize_t name##_slow(struct shmcma_ep *ep, struct sc_peer *peer, const type *op, int error) \
+	static ssize_t name##_slow(struct shmcma_ep *ep, fi_addr_t addr, const type *op, int error)       \
 	{                                                                                                 \
-		if (error == -EAGAIN) {                                                                   \
-			shmcma_poll_for_room_locked(ep);                                                  \
-			error = post(ep->core, peer, op);                                                 \
-		}                                                                                         \
-		return shmcma_error(error);                                                               \
+		struct sc_peer *peer;                                                                     \
+                                                                                                          \
+		if (error != -EAGAIN)                                                                     \
+			return shmcma_error(error);                                                       \
+		shmcma_poll_for_room_locked(ep);                                                          \
+		peer = shmcma_ep_peer(ep, addr); /* the poll may have freed it */                         \
+		return peer ? shmcma_error(post(ep->core, peer, op)) : shmcma_ep_no_peer(ep, addr);       \
 	}                                                                                                 \
 	static inline __attribute__((always_inline)) ssize_t name(struct shmcma_ep_fid *fid,              \
 								  fi_addr_t addr, const type *op)         \
@@ -169,7 +171,7 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 		if (__builtin_expect(peer != NULL, 1)) {                                                  \
 			ret = post(ep->core, peer, op);                                                   \
 			if (__builtin_expect(ret, 0))                                                     \
-				ret = name##_slow(ep, peer, op, (int)ret);                                \
+				ret = name##_slow(ep, addr, op, (int)ret);                                \
 		} else {                                                                                  \
 			ret = shmcma_ep_no_peer(ep, addr);                                                \
 		}                                                                                         \

@@ -320,10 +320,7 @@ struct shmcma_ep {
 	/* peers by fi_addr, rotated by rx_ctx_bits, a reference each; NULL: not looked up yet (shmcma_ep_peer()) */
 	struct sc_peer **peers;
 	size_t peer_count;
-	unsigned int rx_ctx_bits; /* of the address vector */
-	/* peers whose name in completions sc_peer_user() holds: their addresses are in the vector, so they stay */
-	struct sc_peer **named;
-	size_t named_count, named_capacity;
+	unsigned int rx_ctx_bits;	 /* of the address vector */
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
 	uint64_t tx_order, tx_comp_order, rx_comp_order; /* FI_ORDER_* of messages, of completions */
 	size_t tx_size, rx_size;

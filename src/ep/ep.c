@@ -190,8 +190,8 @@ static void take_attr(struct sc_ep *ep, const struct sc_ep_attr *attr)
 	config_settle(ep);
 	ep->tx_size = attr->tx_size;
 	ep->regtab = attr->regtab;
-	ep->knows = attr->knows;
-	ep->knows_arg = attr->knows_arg;
+	ep->release = attr->release;
+	ep->release_arg = attr->release_arg;
 	for (int event = 0; event < SC_EVENTS; event++)
 		ep->cntrs[event] = attr->cntrs[event];
 	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));

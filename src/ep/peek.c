@@ -9,6 +9,7 @@
  * All memory is private: the death of a peer or of this process leaves nothing here.
  */
 #include "ep/rx.h"
+#include "link/peer.h"
 #include "msg/recv.h"
 #include "msg/waiting.h"
 
@@ -42,20 +43,23 @@ static int peek(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg = NULL;
 
+	/* the polls may free a peer that has gone, and to which nothing refers */
+	if (recv->source)
+		recv->source->users++;
 	/* every endpoint, also when the first one has the message */
 	sc_list_for (entry, &rxq->eps)
 		msg = look(sc_list_entry(entry, struct sc_ep, of_rxq), recv);
 	if (!msg)
 		msg = sc_waiting_find(rxq, recv);
 	sc_recv_report(rxq, recv, msg);
-	if (!msg)
-		return 0;
-	if (recv->flags & SC_RECV_DISCARD) {
+	if (msg && recv->flags & SC_RECV_DISCARD) {
 		sc_waiting_unqueue(msg);
 		sc_waiting_discard(msg);
-	} else if (recv->flags & SC_RECV_CLAIM) {
+	} else if (msg && recv->flags & SC_RECV_CLAIM) {
 		sc_waiting_claim(msg, recv->context);
 	}
+	if (recv->source)
+		sc_peer_put(recv->source);
 	return 0;
 }
 

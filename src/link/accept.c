@@ -65,7 +65,7 @@ static bool has_left(struct sc_peer *peer, uint64_t claim)
 {
 	bool attached = peer->seg;
 
-	if (peer->error != -ECONNREFUSED)
+	if (peer->error != -ECONNREFUSED && !peer->departed)
 		return false;
 	(void)attach_left(peer);
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED || (peer->seg && sc_peer_is_dead(peer)))

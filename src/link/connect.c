@@ -35,7 +35,7 @@ static bool is_back(const struct sc_peer *peer)
 	struct sc_addr parts;
 
 	/* a peer from elsewhere, or whose file could not be examined, stays lost */
-	if ((!ino && peer->error != -ECONNREFUSED && !has_departed(peer)) ||
+	if ((!ino && peer->error != -ECONNREFUSED && !peer->departed && !has_departed(peer)) ||
 	    !sc_list_empty(&peer->recv.waiting) || sc_addr_parse(peer->address, &parts))
 		return false;
 	sc_addr_file(&parts, name);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * departed.c: the addresses of the last SC_DEPARTED_MAX peers that have come, have gone and are forgotten.
+ * departed.c: the addresses of the last SC_DEPARTED_MAX peers that were connected, have gone and are forgotten.
  *
- * The application may insert the address that came with a message after its sender has gone, to have a number for it,
- * and may ask for a receive from there: that receive ends with an error, and does not wait for ever.
+ * An operation with such a peer is refused with the same error as before the peer was forgotten. The application may
+ * also insert the address that came with a message after its sender has gone, to have a number for it, and may ask for a
+ * receive from there: that receive ends with an error, and does not wait for ever.
  *
  * Owns sc_ep.heard. Private memory, used by the thread that uses the endpoint.
  */

@@ -4,7 +4,7 @@
 
 #include "link/state.h"
 
-/* Remembers the address of a peer that had come, and is forgotten. */
+/* Remembers the address of a peer that was connected, and is forgotten. */
 void sc_departed_add(struct sc_ep *ep, const char *addr);
 
 /* Tells whether one of the last SC_DEPARTED_MAX of these agrees in its first `len` characters: SC_ADDR_STEM or more. */

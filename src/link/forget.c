@@ -9,13 +9,12 @@
  * A peer is over when it is not attached, has no slot here, and has no operation under way. These may still refer to
  * it:
  *
- *	users		the caller, from sc_peer_get() to sc_peer_put()
+ *	users		the caller, from sc_peer_get() to sc_peer_put(), or to sc_ep_attr.release()
  *	waiting		its messages that no receive has matched
  *	completions	those of receives, until the application reads them. A count would cost each message an
  *			instruction; a pass looks through the queue instead
  *	receives	those posted for its source, if it is the last peer of that source; a pass looks for them, too
  *	sc_source.lost	its source has other peers, and tells receives what became of this one
- *	the caller	knows the address (sc_ep_attr.knows): a directed receive from there ends with an error
  *
  * sc_peer_reconsider() notes a peer when one of these may have ended, from anywhere in the core. The endpoint looks at
  * the peer later, when no function walks a list of peers: at the end of a poll, or when the caller gives up a
@@ -24,7 +23,7 @@
  * waits until one peer for each COST_SHARE entries of the queues has come to `leaving`. So the time for each peer does
  * not grow with the length of the queues, and with empty queues each poll makes its pass.
  *
- * The application may insert an address that came with a message after its sender has been forgotten: see departed.c.
+ * departed.c remembers the addresses of forgotten peers: operations with them are refused as before.
  */
 #include "link/forget.h"
 
@@ -94,13 +93,13 @@ static void forget_or_keep(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 
-	if (!sc_peer_is_free(peer) || (ep->knows && ep->knows(ep->knows_arg, peer->address))) {
+	if (!sc_peer_is_free(peer)) {
 		sc_peer_keep(peer);
 		return;
 	}
 	if (is_referred_to(peer))
 		return;
-	if (peer->feed != SC_FEED_NONE)
+	if (!peer->departed && (peer->feed != SC_FEED_NONE || peer->error == -ECONNRESET))
 		sc_departed_add(ep, peer->address);
 	sc_peer_free(peer);
 }
@@ -132,20 +131,5 @@ void sc_peer_put(struct sc_peer *peer)
 
 	peer->users--;
 	sc_peer_reconsider(peer);
-	sc_forget(ep);
-}
-
-void sc_peers_unknown(struct sc_ep *ep, const char *addr)
-{
-	struct sc_source *source = sc_rxq_source_find(ep->rxq, addr);
-
-	if (!source)
-		return;
-	sc_list_for (entry, &source->peers) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, of_source);
-
-		if (peer->ep == ep)
-			sc_peer_reconsider(peer);
-	}
 	sc_forget(ep);
 }

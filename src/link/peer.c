@@ -48,6 +48,7 @@ int sc_peers_init(struct sc_ep *ep)
 	sc_list_init(&ep->peers);
 	sc_list_init(&ep->absent);
 	sc_list_init(&ep->leaving);
+	sc_list_init(&ep->with_user);
 	ep->watched = ep->life_checked = &ep->peers;
 	sc_list_init(&ep->borrowers);
 	sc_list_init(&ep->holding);
@@ -231,6 +232,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_loans_init(&peer->bounce.loans);
 	sc_loans_init(&peer->taker.answers);
 	sc_fill_init(&peer->bounce.fill, ep->config.fill);
+	sc_list_init(&peer->of_users);
 	sc_list_init(&peer->ops);
 	sc_list_init(&peer->order.turns);
 	sc_list_init(&peer->bounce.borrower);
@@ -276,11 +278,12 @@ int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **fo
 	return 0;
 }
 
-/* Marks a forgotten peer as gone, as if a connection had shown that no endpoint has its address. */
+/* Marks a forgotten peer as gone, as it was before. */
 static void set_gone(struct sc_peer *peer)
 {
+	peer->departed = true;
 	sc_peer_set_link(peer, SC_LINK_DOWN);
-	peer->error = -ECONNREFUSED;
+	peer->error = -ECONNRESET;
 	sc_source_part(peer, peer->error);
 }
 
@@ -316,6 +319,7 @@ void sc_peer_free(struct sc_peer *peer)
 	sc_peer_table_remove(peer);
 	sc_list_remove(&peer->all);
 	sc_list_remove(&peer->of_source);
+	sc_list_remove(&peer->of_users);
 	sc_list_remove(&peer->work[SC_WORK_DOUBTED]);
 	if (peer->source->lost == peer)
 		peer->source->lost = NULL;
@@ -347,6 +351,16 @@ uint64_t sc_peer_user(const struct sc_peer *peer)
 void sc_peer_set_user(struct sc_peer *peer, uint64_t user)
 {
 	peer->user = user;
+	sc_list_remove(&peer->of_users);
+	sc_list_append(&peer->ep->with_user, &peer->of_users);
+}
+
+void sc_peers_unset_users(struct sc_ep *ep)
+{
+	sc_list_for_safe (entry, next, &ep->with_user) {
+		sc_list_entry(entry, struct sc_peer, of_users)->user = UINT64_MAX;
+		sc_list_remove(entry);
+	}
 }
 
 void sc_peer_enter(struct sc_peer *peer)
@@ -459,6 +473,10 @@ void sc_peer_settle(struct sc_peer *peer)
 	struct sc_ep *ep = peer->ep;
 
 	sc_list_remove(&peer->work[SC_WORK_DOUBTED]);
+	/* a peer that has broken the rules, or is full, stays as it is while the caller has it */
+	if (peer->users && ep->release && peer->link == SC_LINK_DOWN && peer->error == -ECONNRESET &&
+	    is_over(peer))
+		peer->users -= ep->release(ep->release_arg, peer);
 	if (sc_peer_is_free(peer)) {
 		move(peer, &ep->leaving);
 		ep->leaving_fresh++;
@@ -481,6 +499,7 @@ void sc_peer_renew(struct sc_peer *peer)
 	sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
 	peer_init(peer, last.ep, last.source, last.address);
 	peer->user = last.user;
+	peer->of_users = last.of_users;
 	peer->users = last.users;
 	peer->next = last.next;
 	peer->all = last.all;

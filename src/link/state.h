@@ -336,9 +336,11 @@ struct sc_peer {
 	bool present;		  /* it is in sc_ep.peers */
 	struct sc_list of_source; /* sc_source.peers */
 	bool met;		  /* sc_source.met counts it */
+	bool departed;		  /* forgotten, and made again from its address in departed.c */
 	bool named;		  /* a completion names it, in one pass of forget.c */
 	uint32_t users;		  /* sc_peer_get() less sc_peer_put() */
-	uint64_t user;
+	uint64_t user;		  /* UINT64_MAX: none */
+	struct sc_list of_users;  /* sc_ep.with_user */
 	enum sc_reach can_read; /* see sc_peer_can_read() */
 	bool has_come;		/* see sc_peer_has_come() */
 	bool writes_fail;	/* CMA cannot write the peer's memory, but can read it */
@@ -481,8 +483,7 @@ struct sc_fenced {
 /*
  * In sc_rx_op.flags, besides SC_*: the receive has several buffers, or its own counter, or is for several messages.
  * Without it `cntr`, `capacity` and `iov_count` may be unset until sc_rxop_settle(): a short message does not need
- * them, and an answer is visible the earlier, the fewer stores come before it: docs/MEASUREMENTS.md, "Stores of a
- * call".
+ * them, and fewer stores make an answer visible earlier: docs/MEASUREMENTS.md, "Stores of a call".
  */
 #define SC_RX_FULL (1u << 30)
 
@@ -599,8 +600,9 @@ struct sc_ep {
 	uint32_t leaving_fresh;	   /* peers in it since the last pass */
 	uint32_t leaving_step;	   /* peers that the next pass waits for */
 	struct sc_departed *heard; /* NULL: no peer has been forgotten yet */
-	bool (*knows)(void *arg, const char *addr); /* see struct sc_ep_attr */
-	void *knows_arg;
+	uint32_t (*release)(void *arg, struct sc_peer *peer); /* see struct sc_ep_attr */
+	void *release_arg;
+	struct sc_list with_user; /* sc_peer.of_users: peers with a word of the caller */
 	struct sc_list *watched; /* in `peers`: the peer last asked whether it lives */
 	struct sc_list *life_checked; /* in `peers`: the peer whose word of life was last looked at */
 	uint32_t polls, watch_mask;

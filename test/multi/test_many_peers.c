@@ -2,7 +2,7 @@
 /*
  * test_many_peers: one server endpoint and more peers than libfabric's shm survives (256); a server that has no
  * place for one more peer: that one is told so, the others go on, and it is let in once a place is free; and a server to
- * which many come, one after the other, and that keeps nothing of them.
+ * which many come, one after the other, and that keeps nothing of them but the addresses in its vector.
  *
  * TEST_VISITORS: how many these are, 40 or more; by default 2,000, and 20,000 in the full tests. The server prints the
  * processor time that it took for each of the first and of the last quarter.
@@ -376,12 +376,20 @@ static void again_rank(const void *arg)
 
 /* ---- many, one after the other --------------------------------------------------------------- */
 
-/* The server inserts no address; inserts and removes each; removes ALL_AT_ONCE together; inserts none, and they are killed. */
-enum visitor { IS_UNKNOWN, IS_INSERTED, IS_COLLECTED, IS_KILLED_THERE };
+/*
+ * The server inserts no address; inserts and removes each; removes ALL_AT_ONCE together; removes none; inserts none, and
+ * they are killed.
+ */
+enum visitor { IS_UNKNOWN, IS_INSERTED, IS_COLLECTED, IS_KEPT, IS_KILLED_THERE };
 #define ALL_AT_ONCE 100
 #define FLAG_VISITS 0
 /* Of the server's memory: more than the allocator's own wavering, and less than 100 bytes a visitor. */
 #define GROWTH 65536
+/* Bytes of an address that stays in the vector: less than a peer's, which has some 2,000. */
+#define OF_ADDRESS 512
+/* How many visitors before the last one has come one that is still remembered, and how many are (SC_DEPARTED_MAX). */
+#define LATE 20
+#define REMEMBERED 256
 
 static int visitors(enum visitor visitor)
 {
@@ -428,7 +436,7 @@ static void visitors_client(enum visitor visitor)
 		int status;
 		pid_t pid;
 
-		if (visitor == IS_INSERTED || visitor == IS_COLLECTED) {
+		if (visitor != IS_UNKNOWN && visitor != IS_KILLED_THERE) {
 			visit_once();
 			continue;
 		}
@@ -473,14 +481,29 @@ static double processor_ms(void)
 	return (double)used.tv_sec * 1e3 + (double)used.tv_nsec / 1e6;
 }
 
+/* The server has forgotten a visitor that has left, but has its address in the vector. */
+static void left(struct mt_ep *ep, fi_addr_t peer, int error)
+{
+	struct mt_op recv = { 0 };
+	char byte;
+	int rc;
+
+	mt_doing("posting to a visitor that has left");
+	rc = mt_send_outcome(ep, "", 1, peer, 2, 0);
+	mt_require(rc == -error, "a send: %s", fi_strerror(-rc));
+	rc = (int)fi_trecv(ep->ep, &byte, 1, NULL, peer, 3, 0, &recv);
+	mt_require(rc == -error, "a receive: %s", fi_strerror(-rc));
+}
+
 static void visitors_server(enum visitor visitor)
 {
+	size_t most = GROWTH + (visitor == IS_KEPT ? OF_ADDRESS * visitors(visitor) : 0);
 	int count = visitors(visitor), quarter = (count + 3) / 4;
 	double begin, first = 0, last = 0;
 	char name[MT_NAME_SIZE];
 	struct mt_op recv = { 0 };
 	size_t before = 0, after, known = 0;
-	fi_addr_t peers[ALL_AT_ONCE];
+	fi_addr_t peers[ALL_AT_ONCE], oldest = 0, late = 0;
 	struct mt_ep ep;
 
 	mt_open(&ep, NULL);
@@ -490,8 +513,13 @@ static void visitors_server(enum visitor visitor)
 		mt_doing("expecting visitor %d", i);
 		mt_trecv(&ep, &recv, name, sizeof(name), FI_ADDR_UNSPEC, 1);
 		mt_wait(&ep, &recv);
-		if (visitor == IS_INSERTED || visitor == IS_COLLECTED)
+		if (visitor != IS_UNKNOWN && visitor != IS_KILLED_THERE)
 			peers[known++] = answer(&ep, name);
+		if (visitor == IS_KEPT && known) {
+			oldest = i ? oldest : peers[0];
+			late = i == count - LATE ? peers[0] : late;
+			known = 0;
+		}
 		if (known == (visitor == IS_COLLECTED ? ALL_AT_ONCE : 1)) {
 			mt_must(fi_av_remove(ep.av, peers, known, 0));
 			known = 0;
@@ -511,8 +539,12 @@ static void visitors_server(enum visitor visitor)
 	printf("  processor time for each of %d visitors: %.3f ms for the first %d, %.3f ms for the last "
 	       "%d\n",
 	       count, first / quarter, quarter, last / quarter, quarter);
-	mt_require(MT_SANITIZED || after < before + GROWTH, "%zu bytes for %d visitors", after - before,
+	mt_require(MT_SANITIZED || after < before + most, "%zu bytes for %d visitors", after - before,
 		   count - quarter);
+	if (visitor == IS_KEPT) {
+		left(&ep, oldest, count > REMEMBERED ? FI_ECONNREFUSED : FI_ECONNRESET);
+		left(&ep, late, FI_ECONNRESET);
+	}
 	mt_close(&ep);
 }
 
@@ -529,7 +561,8 @@ static void visitors_rank(const void *arg)
 int main(void)
 {
 	static const enum parting partings[] = { CLOSES, IS_KILLED };
-	static const enum visitor kinds[] = { IS_UNKNOWN, IS_INSERTED, IS_COLLECTED, IS_KILLED_THERE };
+	static const enum visitor kinds[] = { IS_UNKNOWN, IS_INSERTED, IS_COLLECTED, IS_KEPT,
+					      IS_KILLED_THERE };
 	static const struct mt_case cases[] = {
 		{ .name = "many", .ranks = 1 + CLIENTS, .deadline = 90, .rank = many_rank },
 		{ .name = "full",
@@ -541,18 +574,46 @@ int main(void)
 		  .ranks = 2,
 		  .rank = visits_rank,
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "again-closed", .ranks = 4, .rank = again_rank, .arg = &partings[0],
+		{ .name = "again-closed",
+		  .ranks = 4,
+		  .rank = again_rank,
+		  .arg = &partings[0],
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "again-killed", .ranks = 4, .rank = again_rank, .arg = &partings[1],
+		{ .name = "again-killed",
+		  .ranks = 4,
+		  .rank = again_rank,
+		  .arg = &partings[1],
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "visitors-unknown", .ranks = 2, .deadline = 600, .rank = visitors_rank,
-		  .arg = &kinds[0], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "visitors-inserted", .ranks = 2, .deadline = 600, .rank = visitors_rank,
-		  .arg = &kinds[1], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "visitors-collected", .ranks = 2, .deadline = 600, .rank = visitors_rank,
-		  .arg = &kinds[2], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "visitors-killed", .ranks = 2, .deadline = 600, .rank = visitors_rank,
-		  .arg = &kinds[3], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-unknown",
+		  .ranks = 2,
+		  .deadline = 600,
+		  .rank = visitors_rank,
+		  .arg = &kinds[0],
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-inserted",
+		  .ranks = 2,
+		  .deadline = 600,
+		  .rank = visitors_rank,
+		  .arg = &kinds[1],
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-collected",
+		  .ranks = 2,
+		  .deadline = 600,
+		  .rank = visitors_rank,
+		  .arg = &kinds[2],
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-kept",
+		  .ranks = 2,
+		  .deadline = 600,
+		  .rank = visitors_rank,
+		  .arg = &kinds[3],
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-killed",
+		  .ranks = 2,
+		  .deadline = 600,
+		  .rank = visitors_rank,
+		  .arg = &kinds[4],
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
 	};
 
 	mt_init("test_many_peers");

@@ -18,12 +18,20 @@
 #include "link/rxq.h"
 
 static struct end host;
-static char into[64], from[64], known[SC_ADDR_SIZE];
+static char into[64], from[64];
 
-/* Only one address at a time is in the "address vector". */
-static bool knows(void *arg, const char *addr)
+/* The references that the "address vector" has: all to one peer. */
+static struct sc_peer *kept;
+static uint32_t references;
+
+static uint32_t release(void *arg, struct sc_peer *peer)
 {
-	return arg == known && !memcmp(addr, known, SC_ADDR_STEM);
+	uint32_t count = peer == kept ? references : 0;
+
+	assert_ptr_equal(arg, &kept);
+	if (count)
+		references = 0;
+	return count;
 }
 
 static int setup(void **state)
@@ -31,8 +39,8 @@ static int setup(void **state)
 	struct sc_ep_attr attr = end_attr();
 
 	(void)state;
-	attr.knows = knows;
-	attr.knows_arg = known;
+	attr.release = release;
+	attr.release_arg = &kept;
 	end_open(&host, &attr);
 	return 0;
 }
@@ -40,7 +48,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	memset(known, 0, sizeof(known));
+	kept = NULL;
 	end_close(&host);
 	return 0;
 }
@@ -213,27 +221,78 @@ static void test_never_met(void **state)
 	assert_empty();
 }
 
-/* As long as its address is known a receive from there ends with an error. */
-static void test_known(void **state)
+/* The caller has references to a peer when that leaves. */
+static struct sc_peer *visitor_leaves(uint32_t count, uint32_t released)
 {
-	char address[SC_ADDR_SIZE];
+	struct end ends[2] = { host };
+	struct sc_peer *peer;
+
+	end_open(&ends[1], NULL);
+	peer = end_find(&host, &ends[1]);
+	for (uint32_t i = 1; i < count; i++)
+		assert_ptr_equal(end_find(&host, &ends[1]), peer);
+	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(ends, 2);
+	kept = peer;
+	references = released;
+	end_close(&ends[1]);
+	ends_settle(&host, 1);
+	return peer;
+}
+
+/* The caller gives up its references to one that has gone, all or some; to one that is there it keeps them. */
+static void test_released(void **state)
+{
+	struct end ends[2] = { host };
 	struct sc_peer *peer;
 
 	(void)state;
-	receive(1);
-	visit(1, 1, known);
-	take();
-	for (int i = 0; i < 10; i++)
-		visit(0, 1, address);
+	visitor_leaves(2, 2);
+	assert_int_equal(references, 0);
+	assert_empty();
+	peer = visitor_leaves(2, 1);
+	assert_int_equal(references, 0);
 	assert_int_equal(count(), 1);
-	assert_int_equal(sc_peer_get(host.ep, known, &peer), 0);
 	assert_int_equal(end_recv(&host, peer, into, 8, 1, SC_TAGGED), -ECONNRESET);
 	sc_peer_put(peer);
-	assert_int_equal(count(), 1);
-	memcpy(address, known, SC_ADDR_SIZE);
-	memset(known, 0, sizeof(known));
-	sc_peers_unknown(host.ep, address);
 	assert_empty();
+	end_open(&ends[1], NULL);
+	kept = end_find(&host, &ends[1]);
+	references = 1;
+	sc_peer_reconsider(kept);
+	ends_settle(ends, 2);
+	assert_int_equal(references, 1);
+	assert_int_equal(sc_peer_connect(kept), 0);
+	ends_settle(ends, 2);
+	sc_peer_reconsider(kept);
+	ends_settle(ends, 2);
+	assert_int_equal(references, 1);
+	end_close(&ends[1]);
+	assert_empty();
+}
+
+/* The words of the caller go with the peers, or all at once. */
+static void test_words(void **state)
+{
+	struct end ends[2] = { host };
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&ends[1], NULL);
+	kept = peer = end_find(&host, &ends[1]);
+	references = 1;
+	sc_peer_set_user(peer, 1);
+	sc_peer_set_user(peer, 2);
+	assert_int_equal(sc_peer_user(peer), 2);
+	sc_peers_unset_users(host.ep);
+	assert_true(sc_peer_user(peer) == UINT64_MAX);
+	sc_peers_unset_users(host.ep);
+	sc_peer_set_user(peer, 3);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	ends_settle(ends, 2);
+	end_close(&ends[1]);
+	assert_empty();
+	sc_peers_unset_users(host.ep);
 }
 
 /*
@@ -282,20 +341,26 @@ static void test_posted(void **state)
 /* The last ones that have come are known by their addresses: nobody waits for them. */
 static void test_heard(void **state)
 {
-	char first[SC_ADDR_SIZE], address[SC_ADDR_SIZE];
+	char first[SC_ADDR_SIZE], second[SC_ADDR_SIZE], address[SC_ADDR_SIZE];
 	struct sc_peer *peer;
 
 	(void)state;
 	visit(0, 1, first);
+	visit(0, 1, second);
 	assert_empty();
 	assert_false(sc_peers_have_heard(host.ep, sc_ep_address(host.ep)));
 	assert_true(sc_peers_have_heard(host.ep, first));
 	assert_int_equal(sc_peer_get(host.ep, first, &peer), 0);
-	assert_int_equal(end_recv(&host, peer, into, 8, 1, SC_TAGGED), -ECONNREFUSED);
-	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED), -ECONNREFUSED);
+	assert_int_equal(end_recv(&host, peer, into, 8, 1, SC_TAGGED), -ECONNRESET);
+	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED), -ECONNRESET);
 	sc_peer_put(peer);
 	assert_empty();
-	for (int i = 0; i < SC_DEPARTED_MAX - 1; i++)
+	/* one that is asked for again and again does not push others out */
+	for (int i = 0; i < SC_DEPARTED_MAX; i++) {
+		assert_int_equal(sc_peer_get(host.ep, second, &peer), 0);
+		sc_peer_put(peer);
+	}
+	for (int i = 0; i < SC_DEPARTED_MAX - 2; i++)
 		visit(0, 1, address);
 	assert_true(sc_peers_have_heard(host.ep, first));
 	visit(0, 1, address);
@@ -332,6 +397,19 @@ static void test_opened_again(void **state)
 	assert_non_null(sc_comp_ring_peek(&ends[1].rx));
 	sc_peer_put(peer);
 	end_close(&ends[1]);
+	assert_empty();
+	/* the next one has gone, too, when this one looks, and has left a message */
+	assert_int_equal(sc_peer_get(host.ep, address, &peer), 0);
+	end_open(&ends[1], &attr);
+	assert_int_equal(end_send(&ends[1], end_find(&ends[1], &host), from, 8, 1, SC_TAGGED | SC_SILENT),
+			 0);
+	end_close(&ends[1]);
+	receive(1);
+	ends_settle(&host, 1);
+	assert_int_equal(sc_comp_ring_peek(&host.rx)->err, 0);
+	take();
+	sc_peer_put(peer);
+	visit(0, 1, address);
 	assert_empty();
 }
 
@@ -548,7 +626,8 @@ int main(void)
 		TEST(test_unread),
 		TEST(test_users),
 		TEST(test_never_met),
-		TEST(test_known),
+		TEST(test_released),
+		TEST(test_words),
 		TEST(test_posted),
 		TEST(test_heard),
 		TEST(test_opened_again),
