@@ -125,15 +125,26 @@ static inline bool shmcma_set_is_for(uint64_t flags, enum fi_collective_op op)
 int shmcma_coll_open(struct shmcma_ep *ep);
 void shmcma_coll_close(struct shmcma_ep *ep);
 
-/* fi_join: the group exists at once, and is usable after FI_JOIN_COMPLETE. */
-int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_set *set, void *context,
-			     struct shmcma_group **group);
+/* Makes the service name of the collectives of an endpoint from the endpoint's address. */
+void shmcma_coll_service(const char *address, char *service);
+
+/* The endpoint of `group->coll` takes part in the group, until the application closes the group. */
+void shmcma_group_add(struct shmcma_group *group);
+/* Frees the group, or, if it is broken, lets the endpoint free it. */
+void shmcma_group_leave(struct shmcma_group *group);
+void shmcma_group_free(struct shmcma_group *group);
 
 /* Creates an operation without phases. -FI_EAGAIN: no space for its completion now. -FI_ENOMEM. */
 int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_collop **op);
 void shmcma_collop_free(struct shmcma_collop *op);
 /* Begins it as the group's next operation. */
 void shmcma_collop_begin(struct shmcma_collop *op);
+
+/* ---- join.c ---------------------------------------------------------------------------------- */
+
+/* fi_join: the group exists at once, and is usable after FI_JOIN_COMPLETE. */
+int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_set *set, void *context,
+			     struct shmcma_group **group);
 
 /* ---- pattern.c ------------------------------------------------------------------------------- */
 
