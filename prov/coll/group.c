@@ -5,6 +5,8 @@
  * fi_join     each member sends every other the number by which it knows the group. A message of the group carries the
  *             number that its receiver chose, so members need not agree on one; these first messages carry a hash of
  *             all members' addresses. From then on every pair is connected, so each member sees the death of any other.
+ *             Then the members meet as in a barrier: a member that has joined may close its endpoint at once, because
+ *             every other member has the numbers of all.
  * a message   tag: number of the group at the receiver (32 bits), operation (24), phase (8). In one phase a member has
  *             at most one message for each other member. It is received from that member only.
  * an error    a member is lost, or its message is not the expected one: the group stays broken. A member that notices
@@ -169,14 +171,20 @@ static uint64_t step_of(const struct shmcma_collop *op)
 	return (uint64_t)op->seq << 8 | (uint64_t)op->at;
 }
 
+/* Do the members tell each other their numbers? */
+static bool is_introducing(const struct shmcma_collop *op)
+{
+	return op->joins && op->at == 0;
+}
+
 static uint64_t tag_to(const struct shmcma_collop *op, uint32_t peer)
 {
-	return op->joins ? op->group->joint : (uint64_t)op->group->ids[peer] << 32 | step_of(op);
+	return is_introducing(op) ? op->group->joint : (uint64_t)op->group->ids[peer] << 32 | step_of(op);
 }
 
 static uint64_t tag_here(const struct shmcma_collop *op)
 {
-	return op->joins ? op->group->joint : (uint64_t)op->group->id << 32 | step_of(op);
+	return is_introducing(op) ? op->group->joint : (uint64_t)op->group->id << 32 | step_of(op);
 }
 
 static int send_block(struct shmcma_collop *op, struct shmcma_transfer *transfer, uint32_t peer)
@@ -336,7 +344,7 @@ static void take_completions(struct shmcma_coll *coll)
 /* A join waits also for members that find a lost one gone, and so never join; no message is under way with the lost one. */
 static void look_for_lost(struct shmcma_collop *op)
 {
-	for (size_t step = 0; op->joins && step < op->sends.begun; step++) {
+	for (size_t step = 0; is_introducing(op) && step < op->sends.begun; step++) {
 		uint32_t peer = shmcma_pattern_send_peer(op, step);
 		int error = sc_peer_error(op->group->peers[peer]);
 
@@ -367,11 +375,11 @@ static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 {
 	size_t begun = sends ? op->sends.begun : op->recvs.begun;
 
-	for (const struct shmcma_collop *older = op->group->coll->ops; op->joins && older != op;
+	for (const struct shmcma_collop *older = op->group->coll->ops; is_introducing(op) && older != op;
 	     older = older->next) {
 		const struct shmcma_way *way = sends ? &older->sends : &older->recvs;
 
-		if (older->joins && !older->error && older->group->joint == op->group->joint &&
+		if (is_introducing(older) && !older->error && older->group->joint == op->group->joint &&
 		    way->begun < way->count && way->begun <= begun)
 			return false;
 	}

@@ -127,13 +127,14 @@ static int find_members(struct shmcma_group *group, struct shmcma_av *av)
 static void begin_join(struct shmcma_group *group, struct shmcma_collop *op)
 {
 	op->joins = true;
-	op->phase_count = 1;
+	op->phase_count = 2;
 	op->phases[0] =
 		(struct shmcma_phase){ .pattern = SHMCMA_SPREAD,
 				       .out = { SHMCMA_WHOLE, (char *)&group->id, sizeof(group->id) },
 				       .in = { SHMCMA_EQUAL, (char *)group->ids, sizeof(group->id) },
 				       .to = SHMCMA_ALL,
 				       .from = SHMCMA_ALL };
+	op->phases[1].pattern = SHMCMA_MEET;
 	shmcma_collop_begin(op);
 }
 

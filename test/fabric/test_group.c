@@ -398,9 +398,9 @@ static void open_members(int count)
 			(void)tf_insert(&members[i], members[j].name);
 }
 
-static struct fid_mc *join_both(struct tf *member)
+static struct fid_mc *join_range(struct tf *member, fi_addr_t from, fi_addr_t to)
 {
-	struct fi_av_set_attr attr = { .start_addr = 0, .end_addr = 1, .stride = 1 };
+	struct fi_av_set_attr attr = { .start_addr = from, .end_addr = to, .stride = 1 };
 	struct fid_av_set *set;
 	struct fid_mc *mc;
 
@@ -408,6 +408,11 @@ static struct fid_mc *join_both(struct tf *member)
 	tf_ok(fi_join_collective(member->ep, FI_ADDR_NOTAVAIL, set, 0, &mc, NULL));
 	tf_ok(fi_close(&set->fid));
 	return mc;
+}
+
+static struct fid_mc *join_both(struct tf *member)
+{
+	return join_range(member, 0, 1);
 }
 
 /* So many events of each. */
@@ -529,6 +534,62 @@ static void test_lost_in_join(void **state)
 		tf_close(&members[i]);
 }
 
+/* Tells whether the member has joined. A join that ends otherwise fails the test. */
+static bool has_joined(struct tf *member)
+{
+	struct fi_eq_entry entry;
+	uint32_t event;
+	ssize_t rc = fi_eq_read(member->eq, &event, &entry, sizeof(entry), 0);
+
+	if (rc == -FI_EAGAIN)
+		return false;
+	tf_expect(rc, sizeof(entry));
+	assert_int_equal(event, FI_JOIN_COMPLETE);
+	return true;
+}
+
+/*
+ * A member closes its group and its endpoint as soon as it has joined. The third's message to the second waits for
+ * space in a ring meanwhile, and their joins end well.
+ */
+static void test_close_after_join(void **state)
+{
+	struct fid_mc *base[3], *mc[3];
+	bool joined[3] = { false };
+
+	(void)state;
+	open_members(3);
+	for (int i = 1; i < 3; i++)
+		base[i] = join_range(&members[i], 1, 2);
+	for (bool other = false; !joined[1] || !other;) {
+		joined[1] |= has_joined(&members[1]);
+		other |= has_joined(&members[2]);
+	}
+	joined[1] = false;
+	for (int i = 0; i < BARRIERS; i++)
+		for (int j = 1; j < 3; j++)
+			tf_ok(fi_barrier(members[j].ep, fi_mc_addr(base[j]), NULL));
+	for (int i = 0; i < 3; i++)
+		tf_ok(join_all(&members[i], &mc[i]));
+	for (int round = 1; !joined[0] || !joined[1] || !joined[2]; round++) {
+		if (!joined[0] && has_joined(&members[0])) {
+			joined[0] = true;
+			tf_ok(fi_close(&mc[0]->fid));
+			tf_ok(fi_close(&members[0].ep->fid));
+			members[0].ep = NULL;
+		}
+		joined[1] |= has_joined(&members[1]);
+		if (round % 100 == 0)
+			joined[2] |= has_joined(&members[2]);
+	}
+	for (int i = 0; i < 3; i++)
+		tf_close(&members[i]);
+	for (int i = 1; i < 3; i++) {
+		tf_ok(fi_close(&base[i]->fid));
+		tf_ok(fi_close(&mc[i]->fid));
+	}
+}
+
 /* The endpoint may be closed before its groups. */
 static void test_close_order(void **state)
 {
@@ -600,6 +661,7 @@ int main(void)
 		cmocka_unit_test(test_without),
 		cmocka_unit_test(test_joins_in_order),
 		cmocka_unit_test(test_lost_in_join),
+		cmocka_unit_test(test_close_after_join),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
