@@ -725,6 +725,13 @@ const char *sc_peer_address(const struct sc_peer *peer);
  */
 int sc_peer_error(const struct sc_peer *peer);
 
+/*
+ * Makes sure that there is a connection to a peer that is connected to this endpoint and waits for an answer. False: there
+ * is none. The peer has gone and waits for no answer, but its records are still read; or it cannot be connected to: then
+ * its own connection ends too, and with it the operations of both.
+ */
+bool sc_peer_can_answer(struct sc_peer *peer);
+
 /* Returns the endpoint of this peer. */
 struct sc_ep *sc_peer_ep(const struct sc_peer *peer);
 

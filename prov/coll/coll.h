@@ -77,7 +77,8 @@ struct shmcma_collop {
 	bool joins; /* the operation is fi_join */
 	struct shmcma_joining joining;
 	bool silent;
-	int error; /* negative errno: the operation ends when no transfer is busy */
+	int error;    /* negative errno: the operation ends when no transfer is busy */
+	bool settled; /* the application has been told of its end */
 	uint32_t seq;
 	enum sc_atomic_type type;
 	enum sc_atomic_code code;
@@ -105,7 +106,7 @@ struct shmcma_group {
 	uint32_t busy;	  /* operations under way */
 	fi_addr_t *addrs; /* by rank, as in the set; the arrays below are in the same memory */
 	struct sc_peer **peers;
-	uint32_t *ids;
+	uint32_t *ids; /* 0: unknown; or the member has been told of the error, or has told of one */
 	struct shmcma_transfer alarm; /* a receive for the message that a member is lost */
 	struct shmcma_transfer drain; /* after that: receives what others sent before they knew */
 	struct shmcma_object object;

@@ -13,7 +13,9 @@
  *             tells all others ("alarm"). Every operation of the group ends with the error, once, when none of its
  *             messages is under way. Each member receives and drops the messages that others sent before they knew
  *             ("drain"), or their operations would not end; so the number of a broken group is kept until the endpoint
- *             closes.
+ *             closes. A join that ends with an error goes on unseen: the member sends 0 in place of its number to those
+ *             that do not have it, and alarms the others when their numbers come. So each member learns of the error,
+ *             and a message of this join is not taken for one of the next.
  *
  * Owns the core's endpoint for collectives, its groups and operations. All under the domain's only lock (lock.h). The
  * core checks the messages of others; this file compares their length with the expected one. If a member dies between
@@ -144,11 +146,20 @@ static void report(const struct shmcma_collop *op)
 		sc_comp_ring_put_slow(&cq->queue, &comp);
 }
 
+/* Tells the application of the end, once. */
+static void settle(struct shmcma_collop *op)
+{
+	if (op->settled)
+		return;
+	op->settled = true;
+	op->group->busy--;
+	report(op);
+}
+
 static void end(struct shmcma_collop *op)
 {
 	shmcma_list_remove(op->group->coll->ops, op, next);
-	op->group->busy--;
-	report(op);
+	settle(op);
 	shmcma_collop_free(op);
 }
 
@@ -239,6 +250,13 @@ static void fail(struct shmcma_collop *op, int error)
 	if (op->error)
 		return;
 	op->error = error;
+	if (is_introducing(op)) {
+		static const uint32_t no_number;
+
+		op->phases[0].out.base = (char *)&no_number;
+		settle(op);
+		return;
+	}
 	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++)
 		cancel(&op->recvs.window[i]);
 }
@@ -277,22 +295,25 @@ static void break_group(struct shmcma_group *group, uint32_t peer, int error)
 	cancel(&group->alarm);
 }
 
-/* Tells the other members, and receives their messages. */
+/* Tells each other member whose number is known, once, and receives the messages of all. */
 static void attend_broken(struct shmcma_group *group)
 {
 	struct sc_send send = { .flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
 
 	if (group->drain.state == SHMCMA_IDLE)
 		stand(&group->drain, LAST_STEP);
-	/* before all have joined, some numbers are unknown: their members find that this endpoint is gone, or wait */
 	for (; group->next_notified < group->count; group->next_notified++) {
 		uint32_t peer = group->next_notified;
+		int ret;
 
 		if (peer == group->rank || !group->ids[peer])
 			continue;
 		send.tag = (uint64_t)group->ids[peer] << 32 | LAST_STEP;
-		if (sc_tx_send(group->coll->core, group->peers[peer], &send) == -EAGAIN)
+		ret = sc_tx_send(group->coll->core, group->peers[peer], &send);
+		/* if it cannot be connected to, the end of its own connection to this endpoint tells it */
+		if (ret == -EAGAIN || (ret && sc_peer_can_answer(group->peers[peer])))
 			return;
+		group->ids[peer] = 0;
 	}
 }
 
@@ -309,6 +330,7 @@ static void standing_over(struct shmcma_transfer *transfer, const struct sc_comp
 
 static void transfer_over(struct shmcma_transfer *transfer, const struct sc_comp *comp)
 {
+	struct shmcma_group *group = transfer->group;
 	int error = -comp->err;
 
 	if (!error && comp->flags & SC_COMP_RECV && comp->len != transfer->size)
@@ -318,9 +340,14 @@ static void transfer_over(struct shmcma_transfer *transfer, const struct sc_comp
 			    "group: this member expects %zu bytes from rank %u and got %zu; all members "
 			    "must use the same count\n",
 			    transfer->size, transfer->peer, comp->len + (comp->err ? comp->olen : 0));
-	transfer->state = error ? SHMCMA_IDLE : SHMCMA_DONE;
+	transfer->state = SHMCMA_DONE;
+	if (!error && !group->ids[transfer->peer])
+		error = -ECONNRESET; /* the group is broken at that member, which has sent no number */
 	if (error && error != -ECANCELED)
-		break_group(transfer->group, transfer->peer, error);
+		break_group(group, transfer->peer, error);
+	/* of a broken group: the number of the peer may be new */
+	if (transfer->peer < group->next_notified)
+		group->next_notified = transfer->peer;
 }
 
 static void take_completions(struct shmcma_coll *coll)
@@ -344,7 +371,7 @@ static void take_completions(struct shmcma_coll *coll)
 /* A join waits also for members that find a lost one gone, and so never join; no message is under way with the lost one. */
 static void look_for_lost(struct shmcma_collop *op)
 {
-	for (size_t step = 0; is_introducing(op) && step < op->sends.begun; step++) {
+	for (size_t step = 0; is_introducing(op) && !op->error && step < op->sends.begun; step++) {
 		uint32_t peer = shmcma_pattern_send_peer(op, step);
 		int error = sc_peer_error(op->group->peers[peer]);
 
@@ -369,7 +396,7 @@ static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
 
 /*
  * All joins of a set have one tag, and the receiver tells them apart by their order. So each message of a join follows
- * that of an older join which was refused and waits for its next try.
+ * that of an older join which waits, also of one that has ended with an error.
  */
 static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 {
@@ -379,7 +406,7 @@ static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 	     older = older->next) {
 		const struct shmcma_way *way = sends ? &older->sends : &older->recvs;
 
-		if (is_introducing(older) && !older->error && older->group->joint == op->group->joint &&
+		if (is_introducing(older) && older->group->joint == op->group->joint &&
 		    way->begun < way->count && way->begun <= begun)
 			return false;
 	}
@@ -404,10 +431,14 @@ static bool begin(struct shmcma_collop *op, struct shmcma_way *way)
 			transfer->state = SHMCMA_DONE;
 		else
 			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
-		if (ret && ret != -EAGAIN)
+		if (ret == -EAGAIN)
+			return true;
+		if (ret) {
 			break_group(op->group, peer, ret);
-		if (ret)
-			return ret == -EAGAIN;
+			if (!is_introducing(op))
+				return false;
+			transfer->state = SHMCMA_DONE;
+		}
 		op->group->coll->begun = true;
 		way->begun++;
 	}
@@ -460,7 +491,7 @@ static bool is_busy(const struct shmcma_collop *op)
 /* Advances the operation as far as possible now. */
 static void advance(struct shmcma_collop *op)
 {
-	while (!op->error && op->at < op->phase_count) {
+	while ((!op->error || is_introducing(op)) && op->at < op->phase_count) {
 		bool received;
 
 		if (!begin(op, &op->recvs) || !begin(op, &op->sends))

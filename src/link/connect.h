@@ -11,12 +11,6 @@
  */
 int sc_peer_connect(struct sc_peer *peer);
 
-/*
- * Makes sure that there is a link to answer the peer by. False: there is none. The peer has gone and waits for no
- * answer, but its records are still read; or it cannot be connected to, and is quarantined.
- */
-bool sc_peer_can_answer(struct sc_peer *peer);
-
 /* ---- for accept.c and review.c --------------------------------------------------------------- */
 
 /* Begins to use and watch the peer's segment, which is attached. */

@@ -128,56 +128,147 @@ static void peer_full(void)
 	with_third(FI_EBUSY);
 }
 
-/* Each of three members may have one peer: a join ends with the same error as a send. */
-static void group_full(void)
-{
-	enum { MEMBERS = 3 };
-	struct pair_want want = { .caps = FI_TAGGED | FI_COLLECTIVE, .strangers = true };
-	struct fi_av_set_attr attr = { .flags = FI_UNIVERSE };
-	struct side third = { .ep = NULL }, *sides[MEMBERS];
-	struct fid_mc *mc[MEMBERS];
-	struct fid_av_set *set;
-	struct fid_eq *eq;
-	struct pair pair;
-
-	pair_open(&pair, &want);
-	side_open(&pair, &third);
-	sides[0] = &pair.a, sides[1] = &pair.b, sides[2] = &third;
-	eq = pair_open_eq(&pair);
-	gives(fi_domain_bind(pair.domain, &eq->fid, 0), 0);
-	for (int i = 0; i < MEMBERS; i++) {
-		for (int j = 0; j < MEMBERS; j++)
-			pair_insert(sides[i]->av, sides[j]->name);
-		gives(fi_av_set(sides[i]->av, &attr, &set, NULL), 0);
-		gives(fi_join_collective(sides[i]->ep, FI_ADDR_NOTAVAIL, set, 0, &mc[i], NULL), 0);
-		gives(fi_close(&set->fid), 0);
-	}
-	for (int err = 0; err != FI_EBUSY;) {
-		struct fi_eq_err_entry error = { .err = 0 };
-		uint32_t event;
-		ssize_t ret;
-
-		while ((ret = fi_eq_read(eq, &event, NULL, 0, 0)) == -FI_EAGAIN)
-			;
-		gives(ret, -FI_EAVAIL);
-		gives(fi_eq_readerr(eq, &error, 0), sizeof(error));
-		err = error.err;
-		must(err == FI_EBUSY || err == FI_ECONNRESET); /* another has told it */
-	}
-	side_close(&third);
-	side_close(&pair.a);
-	side_close(&pair.b);
-	for (int i = 0; i < MEMBERS; i++)
-		gives(fi_close(&mc[i]->fid), 0);
-	gives(fi_close(&pair.domain->fid), 0);
-	gives(fi_close(&eq->fid), 0);
-	gives(fi_close(&pair.fabric->fid), 0);
-	fi_freeinfo(pair.info);
-}
-
 static void peer_has_room(void)
 {
 	with_third(0);
+}
+
+/* ---- a group with a member that is full ------------------------------------------------------ */
+
+enum { CROWD = 4 };
+
+/* Endpoints that know each other in this order, and the event queue of all. */
+struct crowd {
+	struct pair pair;
+	struct side sides[CROWD];
+	struct fid_mc *mc[3 * CROWD];
+	struct fid_eq *eq;
+	int count, joins, ended;
+};
+
+static void crowd_open(struct crowd *crowd, int count)
+{
+	struct pair_want want = { .caps = FI_TAGGED | FI_COLLECTIVE };
+
+	memset(crowd, 0, sizeof(*crowd));
+	crowd->count = count;
+	pair_open_domain(&crowd->pair, &want);
+	crowd->eq = pair_open_eq(&crowd->pair);
+	gives(fi_domain_bind(crowd->pair.domain, &crowd->eq->fid, 0), 0);
+	for (int i = 0; i < count; i++)
+		side_open(&crowd->pair, &crowd->sides[i]);
+	for (int i = 0; i < count; i++)
+		for (int j = 0; j < count; j++)
+			pair_insert(crowd->sides[i].av, crowd->sides[j].name);
+}
+
+static void crowd_close(struct crowd *crowd)
+{
+	for (int i = 0; i < crowd->count; i++)
+		side_close(&crowd->sides[i]);
+	for (int i = 0; i < crowd->joins; i++)
+		gives(fi_close(&crowd->mc[i]->fid), 0);
+	gives(fi_close(&crowd->pair.domain->fid), 0);
+	gives(fi_close(&crowd->eq->fid), 0);
+	gives(fi_close(&crowd->pair.fabric->fid), 0);
+	fi_freeinfo(crowd->pair.info);
+}
+
+/* Each of the sides in `members`, a bit for each, joins the group of them. */
+static void crowd_join(struct crowd *crowd, unsigned int members)
+{
+	struct fi_av_set_attr attr = { .start_addr = FI_ADDR_NOTAVAIL, .end_addr = FI_ADDR_NOTAVAIL };
+	struct fid_av_set *set;
+
+	for (int i = 0; i < crowd->count; i++) {
+		if (!(members >> i & 1))
+			continue;
+		gives(fi_av_set(crowd->sides[i].av, &attr, &set, NULL), 0);
+		for (int j = 0; j < crowd->count; j++)
+			if (members >> j & 1)
+				gives(fi_av_set_insert(set, (fi_addr_t)j), 0);
+		gives(fi_join_collective(crowd->sides[i].ep, FI_ADDR_NOTAVAIL, set, 0,
+					 &crowd->mc[crowd->joins++], &crowd->sides[i]),
+		      0);
+		gives(fi_close(&set->fid), 0);
+	}
+}
+
+/* Waits until all joins have ended. Returns how many ended with FI_EBUSY; others ended with `other`. */
+static int crowd_await(struct crowd *crowd, int other)
+{
+	int busy = 0;
+
+	for (; crowd->ended < crowd->joins; crowd->ended++) {
+		struct fi_eq_err_entry error = { .err = 0 };
+		struct fi_eq_entry entry;
+		uint32_t event;
+		ssize_t ret;
+
+		while ((ret = fi_eq_read(crowd->eq, &event, &entry, sizeof(entry), 0)) == -FI_EAGAIN)
+			;
+		if (ret == -FI_EAVAIL)
+			gives(fi_eq_readerr(crowd->eq, &error, 0), sizeof(error));
+		if (error.err == FI_EBUSY)
+			busy++;
+		else
+			gives(error.err, other);
+	}
+	return busy;
+}
+
+/* That side closes, and the others see that they have space again. */
+static void crowd_leave(struct crowd *crowd, int which)
+{
+	side_close(&crowd->sides[which]);
+	memset(&crowd->sides[which], 0, sizeof(crowd->sides[which]));
+	for (int i = 0; i < POLLS; i++)
+		side_progress(&crowd->sides[0]);
+}
+
+/* Each of three members may have one peer: a join ends with the same error as a send. */
+static void group_full(void)
+{
+	struct crowd crowd;
+
+	crowd_open(&crowd, 3);
+	crowd_join(&crowd, 7);
+	must(crowd_await(&crowd, FI_ECONNRESET) > 0);
+	crowd_close(&crowd);
+}
+
+/* The fourth is connected to the first, which has space for the second then, and none for the third. */
+static void group_full_for_one(void)
+{
+	struct crowd crowd;
+
+	crowd_open(&crowd, 4);
+	crowd_join(&crowd, 9);
+	gives(crowd_await(&crowd, 0), 0);
+	crowd_join(&crowd, 7);
+	must(crowd_await(&crowd, FI_ECONNRESET) > 0);
+
+	crowd_leave(&crowd, 3);
+	crowd_join(&crowd, 7);
+	gives(crowd_await(&crowd, 0), 0);
+	crowd_close(&crowd);
+}
+
+/* The third is connected to the first, which has no space for the second. No other member can tell the first. */
+static void group_full_of_two(void)
+{
+	struct crowd crowd;
+
+	crowd_open(&crowd, 3);
+	crowd_join(&crowd, 5);
+	gives(crowd_await(&crowd, 0), 0);
+	crowd_join(&crowd, 3);
+	gives(crowd_await(&crowd, 0), 2);
+
+	crowd_leave(&crowd, 2);
+	crowd_join(&crowd, 3);
+	gives(crowd_await(&crowd, 0), 0);
+	crowd_close(&crowd);
 }
 
 /* ---- shared memory that is written over ------------------------------------------------------ */
@@ -397,6 +488,8 @@ int main(void)
 		TROUBLE_ENV(peer_full, "`FI_EBUSY` from an operation", "FI_SHMCMA_PEERS=1"),
 		ALONE_ENV(peer_has_room, "FI_SHMCMA_PEERS=2"),
 		ALONE_ENV(group_full, "FI_SHMCMA_PEERS=1"),
+		ALONE_ENV(group_full_for_one, "FI_SHMCMA_PEERS=2"),
+		ALONE_ENV(group_full_of_two, "FI_SHMCMA_PEERS=1"),
 		TROUBLE(written_over,
 			"`FI_ECONNABORTED`; log: `nothing more is taken from it or sent to it`"),
 		TROUBLE(receiver_is_idle, "a message never comes"),
