@@ -19,7 +19,7 @@
  * Nothing wakes a sleeper for the following; so its sleep has a limit, and it polls then:
  *
  *   UNANSWERED_MS   a connection has no answer: a peer that refuses may not have this segment, and one that accepts
- *                   does not wake
+ *                   does not wake; or a receive waits for a full peer, which does not tell that it closes
  *   ROOM_MS         a post was refused for want of space, which may have come before the word was armed, or for a
  *                   cause whose end is no event; once for each sc_ep_rest_refused()
  *   HANDS_MS        operations that the other side has in hand, which works on them or is stopped; or operations that

@@ -230,6 +230,8 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	} else {
 		sc_source_meet(peer);
 	}
+	if (peer->link == SC_LINK_NONE)
+		sc_list_remove(&peer->work[SC_WORK_UNANSWERED]); /* sc_peer_await() */
 	sc_peer_enter(peer);
 	peer->in_slot = index;
 	sc_ring_rx_init(&peer->rx, sc_seg_slot(ep->seg, index));

@@ -440,8 +440,9 @@ static bool is_busy(const struct sc_peer *peer)
 /* Tells whether the peer has gone for good or was never here, with nothing under way. */
 static bool is_over(struct sc_peer *peer)
 {
-	/* attached in vain: the peer was full, or did not let this endpoint in */
-	if (peer->seg && !peer->users && peer->link == SC_LINK_NONE && peer->feed == SC_FEED_NONE)
+	/* attached in vain: the peer was full, or did not let this endpoint in; and no receive waits for it */
+	if (peer->seg && !peer->users && peer->link == SC_LINK_NONE && peer->feed == SC_FEED_NONE &&
+	    sc_list_empty(&peer->work[SC_WORK_UNANSWERED]))
 		sc_peer_part(peer);
 	if (!sc_peer_is_parted(peer) || peer->in_slot != SC_PEER_NO_SLOT || is_busy(peer))
 		return false;

@@ -119,8 +119,16 @@ void sc_peer_expect(struct sc_peer *peer)
 	if (source->error == SC_SOURCE_UNMET && !sc_peer_is_transient(ret))
 		(void)sc_peer_connect(peer);
 	/* else it is announced, or memory or descriptors are short: nothing would tell this endpoint of its death */
-	if (source->error == SC_SOURCE_UNMET && peer->seg)
+	if (source->error == SC_SOURCE_UNMET && peer->seg) {
 		source->error = 0;
+		sc_peer_await(peer);
+	}
+}
+
+void sc_peer_await(struct sc_peer *peer)
+{
+	if (peer->seg && peer->link == SC_LINK_NONE && peer->feed == SC_FEED_NONE)
+		sc_peer_begin(peer, SC_WORK_UNANSWERED);
 }
 
 bool sc_peer_is_overdue(struct sc_peer *peer)

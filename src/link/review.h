@@ -19,6 +19,12 @@ int sc_peer_reach(struct sc_peer *peer);
 void sc_peer_expect(struct sc_peer *peer);
 
 /*
+ * Looks in each poll at an attached peer without a connection: it has not attached this endpoint, which does not hear that
+ * it closes. The peer stays until it comes, closes or dies.
+ */
+void sc_peer_await(struct sc_peer *peer);
+
+/*
  * Tells whether a given-up peer that has memory of ours in hand has run for 20 seconds since, so that its words break
  * the rules. False at the first calls, and while its process is stopped. System calls, now and then.
  */

@@ -119,7 +119,7 @@ struct sc_hold {
 
 /* A poll continues these kinds of work, in this order. sc_ep.work has a list for each; a comment names its entries. */
 enum sc_work {
-	SC_WORK_UNANSWERED, /* sc_peer: connected, not accepted yet */
+	SC_WORK_UNANSWERED, /* sc_peer: connected, not accepted yet; or full, and a receive waits for it */
 	SC_WORK_PULLING,    /* sc_peer: `recv.copying` has some: payload is copied by CMA */
 	SC_WORK_REPLYING,   /* sc_peer: `reply.waiting` has some, or had */
 	SC_WORK_PUSHING,    /* sc_tx_op: payload is sent in pieces */

@@ -77,6 +77,7 @@ static int lost(const struct sc_recv *recv)
 	recv->source->ep->refusals += ret == -EAGAIN;
 	if (source->met || !source->lost)
 		return 0;
+	sc_peer_await(source->lost);
 	/* a peer that is full, or attached again, cannot be connected to yet: it may still come */
 	return source->lost->full || (source->lost->seg && source->lost->link == SC_LINK_NONE) ? 0 : ret;
 }

@@ -3383,6 +3383,67 @@ static void test_directed_at_one_given_up(void **state)
 	directed_at_one_given_up(true);
 }
 
+/* Posts a receive from pair[1], which is full; `given_up`: after it has sent a message that cannot be answered. */
+static struct sc_peer *direct_at_full(bool given_up)
+{
+	struct sc_peer *full;
+
+	full_open();
+	full = end_find(&pair[0], &pair[1]);
+	if (given_up) {
+		assert_int_equal(end_recv(&pair[0], NULL, into, 8, 4, SC_TAGGED), 0);
+		assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 4,
+					  SC_TAGGED | SC_SEND_DELIVERY),
+				 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].rx).err, 0);
+		assert_true(full->full && full->link == SC_LINK_DOWN);
+	}
+	assert_int_equal(end_recv(&pair[0], full, into, 8, 5, SC_TAGGED), 0);
+	assert_true(full->full && full->seg && full->link == SC_LINK_NONE);
+	return full;
+}
+
+/* A receive from a full peer ends when that closes, and its process lives; also if the caller has put it meanwhile. */
+static void test_directed_at_full(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		struct sc_peer *full = direct_at_full(i / 2);
+		int64_t limit = INT64_MAX;
+		struct sc_sleep sleep;
+
+		if (i % 2)
+			sc_peer_put(full);
+		ends_settle(pair, 1);
+		assert_int_equal(sc_ep_rest(pair[0].ep, &sleep, &limit), 0);
+		assert_true(limit != INT64_MAX); /* a sleeper looks, too */
+		sc_ep_rise(pair[0].ep);
+		end_close(&pair[1]);
+		ends_settle(pair, 1);
+		assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET);
+		end_close(&third);
+		end_close(&pair[0]);
+	}
+}
+
+/* A full peer that a receive waits for comes: polls look at it no longer, as it tells this side when it closes. */
+static void test_full_comes(void **state)
+{
+	struct sc_peer *full;
+
+	(void)state;
+	full = direct_at_full(false);
+	assert_false(sc_list_empty(&full->work[SC_WORK_UNANSWERED]));
+	assert_int_equal(
+		end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 5, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(pair, 2);
+	expect_received(&pair[0], full, into, 8, 5);
+	assert_true(sc_list_empty(&full->work[SC_WORK_UNANSWERED]));
+	end_close(&third);
+	pair_close(pair);
+}
+
 /* Messages that a closed endpoint has left unread wait until there is memory to map its segment. */
 static void test_left_unmapped(void **state)
 {
@@ -3805,6 +3866,8 @@ int main(void)
 		cmocka_unit_test(test_again_while_let_in),
 		cmocka_unit_test(test_left_unmapped),
 		cmocka_unit_test(test_directed_at_one_given_up),
+		cmocka_unit_test(test_directed_at_full),
+		cmocka_unit_test(test_full_comes),
 		cmocka_unit_test(test_again_closed),
 		cmocka_unit_test(test_again_while_one_waits),
 		cmocka_unit_test(test_again_elsewhere),
