@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 #include <linux/magic.h>
 #include <shmcma/core.h>
 #include "access.h"
@@ -151,6 +152,29 @@ static void check_files(void)
 	finding_show(&finding);
 }
 
+/* Tells whether there is a /proc. Without it no endpoint can be made, and what is left of dead ones is not known. */
+static bool check_proc(void)
+{
+	static const char *const paths[] = { "/proc/sys/kernel/random/boot_id", "/proc/thread-self/fd" };
+	struct finding finding;
+
+	finding_init(&finding, "proc");
+	finding_what(&finding, "/proc can be read");
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]) && finding.level == FINDING_OK; i++) {
+		if (!access(paths[i], R_OK))
+			continue;
+		finding.level = FINDING_FAULT;
+		finding_what(&finding, "%s cannot be read", paths[i]);
+		finding_why(&finding, "%s", strerror(errno));
+		finding_remedy(
+			&finding,
+			"as root: mount -t proc proc /proc; until then no endpoint can be made, and "
+			"left-overs, other processes and messages are not checked");
+	}
+	finding_show(&finding);
+	return finding.level == FINDING_OK;
+}
+
 struct left {
 	unsigned int files;
 	uint64_t bytes;
@@ -276,7 +300,7 @@ static void check_process(pid_t pid)
 
 static int run(int argc, char **argv)
 {
-	bool is_found;
+	bool is_found, has_proc;
 	int pid;
 
 	for (int i = 0; i < argc; i++)
@@ -287,13 +311,16 @@ static int run(int argc, char **argv)
 	check_shm();
 	check_access();
 	check_files();
-	check_left();
-	check_hidden();
-	for (int i = 0; i < argc; i++)
+	has_proc = check_proc();
+	if (has_proc) {
+		check_left();
+		check_hidden();
+	}
+	for (int i = 0; i < argc && has_proc; i++)
 		check_process(atoi(argv[i]));
 	settings_check_openmpi();
 	settings_check_mpich();
-	if (is_found)
+	if (is_found && has_proc)
 		check_messages();
 	return command_end(findings_end() == FINDING_FAULT ? COMMAND_FAULT : COMMAND_OK);
 }

@@ -95,6 +95,7 @@ static void test_doctor(void **state)
 	says(text, "libshmcma-fi.so");
 	says(text, "FI_SHMCMA_PEARS is no parameter");
 	says(text, "shared memory: ");
+	says(text, "ok       proc: ");
 	says(text, "left-overs: ");
 	says(text, "ok       messages: messages of 8 B, 4 KiB and 1 MiB arrive, the last also without "
 		   "cross memory");
@@ -413,6 +414,33 @@ static void doctor_with_buffers(struct child *self, void *arg)
 static void test_doctor_buffers(void **state)
 {
 	int status = child_run(doctor_with_buffers, NULL);
+
+	(void)state;
+	CHILD_ASSERT(status);
+}
+
+/* Without /proc no endpoint can be made, and checks that read there say nothing. */
+static void doctor_without_proc(struct child *self, void *arg)
+{
+	static const char *const unknown[] = { "left-overs: ", "pid namespace: ", "process: ",
+					       "messages: " };
+	char text[COMMAND_TEXT];
+
+	(void)self;
+	(void)arg;
+	live_in("size=8m,mode=1777");
+	if (mount("shmcma-test", "/proc", "tmpfs", 0, NULL))
+		_exit(CHILD_SKIPS);
+	assert_int_equal(run_command("shmcma doctor 1", text), 1);
+	says(text,
+	     "fault    proc: /proc/sys/kernel/random/boot_id cannot be read: No such file or directory; ");
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
+		assert_null(strstr(text, unknown[i]));
+}
+
+static void test_doctor_proc(void **state)
+{
+	int status = child_run(doctor_without_proc, NULL);
 
 	(void)state;
 	CHILD_ASSERT(status);
@@ -795,16 +823,27 @@ static void test_doctor_process(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_doctor_seccomp),	     cmocka_unit_test(test_doctor),
-		cmocka_unit_test(test_doctor_messages),	     cmocka_unit_test(test_doctor_openmpi),
-		cmocka_unit_test(test_doctor_btl),	     cmocka_unit_test(test_doctor_parameters),
-		cmocka_unit_test(test_doctor_launcher),	     cmocka_unit_test(test_doctor_mpich),
-		cmocka_unit_test(test_doctor_shm),	     cmocka_unit_test(test_doctor_room),
-		cmocka_unit_test(test_doctor_buffers),	     cmocka_unit_test(test_doctor_old_libfabric),
-		cmocka_unit_test(test_doctor_other_version), cmocka_unit_test(test_doctor_yama),
-		cmocka_unit_test(test_doctor_damaged),	     cmocka_unit_test(test_doctor_elsewhere),
-		cmocka_unit_test(test_doctor_group),	     cmocka_unit_test(test_doctor_capabilities),
-		cmocka_unit_test(test_doctor_pid_namespace), cmocka_unit_test(test_doctor_user_namespace),
+		cmocka_unit_test(test_doctor_seccomp),
+		cmocka_unit_test(test_doctor),
+		cmocka_unit_test(test_doctor_messages),
+		cmocka_unit_test(test_doctor_openmpi),
+		cmocka_unit_test(test_doctor_btl),
+		cmocka_unit_test(test_doctor_parameters),
+		cmocka_unit_test(test_doctor_launcher),
+		cmocka_unit_test(test_doctor_mpich),
+		cmocka_unit_test(test_doctor_shm),
+		cmocka_unit_test(test_doctor_room),
+		cmocka_unit_test(test_doctor_proc),
+		cmocka_unit_test(test_doctor_buffers),
+		cmocka_unit_test(test_doctor_old_libfabric),
+		cmocka_unit_test(test_doctor_other_version),
+		cmocka_unit_test(test_doctor_yama),
+		cmocka_unit_test(test_doctor_damaged),
+		cmocka_unit_test(test_doctor_elsewhere),
+		cmocka_unit_test(test_doctor_group),
+		cmocka_unit_test(test_doctor_capabilities),
+		cmocka_unit_test(test_doctor_pid_namespace),
+		cmocka_unit_test(test_doctor_user_namespace),
 		cmocka_unit_test(test_doctor_process),
 	};
 
