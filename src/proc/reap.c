@@ -78,11 +78,18 @@ int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg)
 	return names(sc_addr_is_file_of, visit, arg);
 }
 
-/* Logs an error, for callers that need the names. */
+/*
+ * Logs an error, for callers that need the names. Visits none if this process does not know who it is (there is no
+ * /proc): it could judge no file, and each would log that.
+ */
 static int each(name_filter *filter, void (*visit)(const char *name, void *arg), void *arg)
 {
-	int err = names(filter, visit, arg);
+	const struct sc_host *host;
+	int err = sc_host_get(&host);
 
+	if (err)
+		return err;
+	err = names(filter, visit, arg);
 	if (err)
 		sc_warn("cannot read " SC_HOST_DIR ": %s; %s", strerror(-err), sc_shmfile_remedy(-err));
 	return err;

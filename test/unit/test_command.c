@@ -469,8 +469,8 @@ static void reap_without_shm(struct child *self, void *arg)
 		_exit(CHILD_SKIPS);
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
 		assert_int_equal(run_command(lines[i], text), 1);
-		says(text, "shmcma reap: cannot read /dev/shm: No such file or directory; ");
-		assert_null(strstr(strstr(text, "cannot read") + 1, "cannot read"));
+		says(text, "shmcma reap: cannot look at /dev/shm: No such file or directory; ");
+		assert_null(strstr(strstr(text, "cannot look") + 1, "cannot look"));
 	}
 }
 
@@ -482,15 +482,49 @@ static void test_reap_without_shm(void **state)
 	CHILD_ASSERT(status);
 }
 
+/* There is no /proc: one line says so, however many files there are. */
+static void reap_without_proc(struct child *self, void *arg)
+{
+	static const char *const lines[] = { "shmcma reap 2>&1", "shmcma reap --list 2>&1" };
+	char line[256], text[COMMAND_TEXT];
+
+	(void)self;
+	(void)arg;
+	child_on_its_own();
+	if (!child_private_shm("size=1m,mode=1777"))
+		_exit(CHILD_SKIPS);
+	snprintf(line, sizeof(line),
+		 "umask 077; for i in 1 2 3; do : >/dev/shm/shmcma-%08x-0000000$i-0123456789abcdef-0000; "
+		 "done",
+		 (unsigned int)geteuid());
+	assert_int_equal(run_command(line, text), 0);
+	if (mount("shmcma-test", "/proc", "tmpfs", 0, NULL))
+		_exit(CHILD_SKIPS);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		assert_int_equal(run_command(lines[i], text), 1);
+		says(text, "; /proc must be mounted\n");
+		assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+	}
+}
+
+static void test_reap_without_proc(void **state)
+{
+	int status = child_run(reap_without_proc, NULL);
+
+	(void)state;
+	CHILD_ASSERT(status);
+}
+
 int main(void)
 {
 	/* First those that expect files of dead processes: an endpoint of this process starts a thread that removes them. */
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run_leaves),	cmocka_unit_test(test_run_status),
-		cmocka_unit_test(test_run_environment), cmocka_unit_test(test_run_report),
-		cmocka_unit_test(test_run_signal),	cmocka_unit_test(test_reads_only),
-		cmocka_unit_test(test_top_lines),	cmocka_unit_test(test_top_ends),
-		cmocka_unit_test(test_top_stops),	cmocka_unit_test(test_reap_without_shm),
+		cmocka_unit_test(test_run_leaves),	  cmocka_unit_test(test_run_status),
+		cmocka_unit_test(test_run_environment),	  cmocka_unit_test(test_run_report),
+		cmocka_unit_test(test_run_signal),	  cmocka_unit_test(test_reads_only),
+		cmocka_unit_test(test_top_lines),	  cmocka_unit_test(test_top_ends),
+		cmocka_unit_test(test_top_stops),	  cmocka_unit_test(test_reap_without_shm),
+		cmocka_unit_test(test_reap_without_proc),
 	};
 
 	alone = child_private_shm("size=64m,mode=1777");
