@@ -8,12 +8,14 @@
 #include <string.h>
 #include "json.h"
 
-/* Names are chosen by others: no control characters for the terminal. */
-static void make_printable(char *text)
+/* Names are chosen by others: no control characters for the terminal, and no spaces, which would be more columns. */
+static void make_word(char *name)
 {
-	for (; *text; text++)
-		if (*text < ' ' || *text > '~')
-			*text = '?';
+	if (!*name)
+		strcpy(name, "-");
+	for (; *name; name++)
+		if (*name <= ' ' || *name > '~')
+			*name = '?';
 }
 
 void program_name(int pid, char name[PROGRAM_MAX])
@@ -29,7 +31,7 @@ void program_name(int pid, char name[PROGRAM_MAX])
 	if (comm)
 		fclose(comm);
 	name[strcspn(name, "\n")] = '\0';
-	make_printable(name);
+	make_word(name);
 }
 
 void program_age(int64_t age, char text[PROGRAM_AGE])
@@ -62,7 +64,7 @@ void program_user(uint32_t uid, char name[PROGRAM_MAX])
 		strcpy(name, "-");
 	else
 		snprintf(name, PROGRAM_MAX, "%" PRIu32, uid);
-	make_printable(name);
+	make_word(name);
 	known = uid;
 	strcpy(name_known, name);
 }

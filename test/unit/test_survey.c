@@ -484,6 +484,36 @@ static const char *line_of(char *text, const char *address)
 	return line + 1;
 }
 
+static void be_named(struct child *self, void *name)
+{
+	struct end end;
+
+	prctl(PR_SET_NAME, name);
+	end_open(&end, NULL);
+	child_tell(self, sc_ep_address(end.ep));
+	child_wait(self);
+	end_close(&end);
+}
+
+/* The name of a program is one word of the line, whatever the program is called. */
+static void test_command_program(void **state)
+{
+	static const char *const names[][2] = { { "", "-" }, { "  ", "??" }, { "a b", "a?b" } };
+	char text[COMMAND_TEXT], program[32], state_of[32];
+	struct child child;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_true(child_start(&child, be_named, (void *)names[i][0]));
+		assert_int_equal(run_command("shmcma ps", text), 0);
+		assert_int_equal(sscanf(line_of(text, child.line), "%*d %*s %31s %31s", program, state_of),
+				 2);
+		assert_string_equal(program, names[i][1]);
+		assert_string_equal(state_of, "live");
+		assert_int_equal(child_end(&child), 0);
+	}
+}
+
 /* A file that is not opened: nobody knows whether it has an owner. */
 static void test_command_unopened(void **state)
 {
@@ -638,6 +668,7 @@ int main(void)
 		cmocka_unit_test(test_command_numbers),
 		cmocka_unit_test(test_command_pids),
 		cmocka_unit_test(test_command_unopened),
+		cmocka_unit_test(test_command_program),
 	};
 
 	alone = child_private_shm("size=64m,mode=1777");
