@@ -148,8 +148,10 @@ static bool measure_all(void)
 			is_measured[i] = false;
 			fprintf(stderr, "%s: %s cannot be measured: %s\n", command_name, providers[i],
 				results[round][i].fault);
+			if (!i)
+				return false;
 		}
-	return is_measured[0];
+	return true;
 }
 
 static int compare(const void *left, const void *right)

@@ -515,6 +515,23 @@ static void test_reap_without_proc(void **state)
 	CHILD_ASSERT(status);
 }
 
+/* ---- bench ----------------------------------------------------------------------------------- */
+
+/* The command ends when shmcma cannot be measured: nobody asks how fast shm is then. */
+static void test_bench_fails(void **state)
+{
+	char text[COMMAND_TEXT];
+
+	(void)state;
+	assert_int_equal(run_command("d=$(mktemp -d); : >$d/libfabric.so.1; LD_LIBRARY_PATH=$d shmcma "
+				     "bench --time 1 2>&1; "
+				     "status=$?; rm -r $d; exit $status",
+				     text),
+			 1);
+	says(text, "shmcma bench: shmcma cannot be measured: ");
+	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+}
+
 int main(void)
 {
 	/* First those that expect files of dead processes: an endpoint of this process starts a thread that removes them. */
@@ -524,7 +541,7 @@ int main(void)
 		cmocka_unit_test(test_run_signal),	  cmocka_unit_test(test_reads_only),
 		cmocka_unit_test(test_top_lines),	  cmocka_unit_test(test_top_ends),
 		cmocka_unit_test(test_top_stops),	  cmocka_unit_test(test_reap_without_shm),
-		cmocka_unit_test(test_reap_without_proc),
+		cmocka_unit_test(test_reap_without_proc), cmocka_unit_test(test_bench_fails),
 	};
 
 	alone = child_private_shm("size=64m,mode=1777");
