@@ -33,6 +33,7 @@
 #include <string.h>
 #include "base/atomic.h"
 #include "os/host.h"
+#include "os/probe.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "link/peer.h"
@@ -292,18 +293,17 @@ static int wait_slow(struct watch *watch, uint32_t slot, const uint64_t *word, u
 /*
  * Returns the hazard words of the peer that has claimed that slot; NULL: it can have none. A peer copies nothing before
  * it has published its claim, nor after it has departed. If the peer is not accepted, we have not yet seen that it has
- * given the slot memory; if no memory is left, it has not.
+ * given the slot memory: a slot that cannot be read has none.
  */
 static struct sc_abi_hazards *hazards_of(const struct sc_ep *ep, uint32_t slot)
 {
 	uint64_t claim = sc_load_acquire_64(&sc_seg_claims(ep->seg)[slot]);
 	bool accepted = ep->accepted[slot / 64] >> slot % 64 & 1;
+	struct sc_abi_hazards *hazards = &sc_seg_slot(ep->seg, slot)->hazards;
 
 	if ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_PUBLISHED || claim & SC_ABI_CLAIM_REFUSED)
 		return NULL;
-	if (!accepted && sc_seg_slot_alloc(ep->seg, slot))
-		return NULL;
-	return &sc_seg_slot(ep->seg, slot)->hazards;
+	return accepted || sc_probe_is_there(hazards, sizeof(*hazards)) ? hazards : NULL;
 }
 
 /* Tells whether the peer copies under any registration; nearly always it does not. */

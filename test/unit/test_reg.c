@@ -806,6 +806,21 @@ static void test_nobody(void **state)
 	assert_int_equal(target.ep->counters.refusals, 1);
 }
 
+/* A peer that the owner cannot let in, as it cannot give the slot memory, has memory there all the same. */
+static void test_no_descriptor(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+
+	(void)state;
+	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_PUBLISHED, reg);
+	meanwhile = let_go_by_hand;
+	if (!core_failing("memory.part", EMFILE))
+		skip();
+	assert_int_equal(sc_reg_close(reg), 0);
+	core_failing(NULL, 0);
+	assert_true(!meanwhile);
+}
+
 /* At each look of the owner its time is over. */
 static void time_passes(void)
 {
@@ -963,7 +978,12 @@ static void fill_up(struct child *self, void *arg)
 	CHILD_CHECK(!sc_reg_close(more));
 	for (int i = 0; i < count; i++)
 		CHILD_CHECK(find_in(&ep->table, sc_reg_key(regs[i])) == 0x1000);
+	/* the claim of a peer that has given its slot no memory: nobody copies there */
+	sc_store_release_64(&sc_seg_claims(ep->seg)[3], SC_ABI_CLAIM_ELSEWHERE | SC_ABI_PUBLISHED);
+	sc_add_acq_rel_32(&sc_seg_presence(ep->seg)->membership, 1);
 	CHILD_CHECK(!sc_reg_close(regs[--count]));
+	CHILD_CHECK(!(ep->accepted[0] & 1ULL << 3));
+	sc_store_release_64(&sc_seg_claims(ep->seg)[3], 0);
 	CHILD_CHECK(!try_open(RW, 0, 0x1000, &regs[count++]));
 
 	/* it goes on where it was; then chains that grow longer, as there is no room for more buckets */
@@ -1123,6 +1143,7 @@ int main(void)
 		TEST(test_die_meanwhile),
 		TEST(test_die_unseen),
 		TEST(test_nobody),
+		TEST(test_no_descriptor),
 		TEST(test_leave_nobody),
 		TEST(test_raised_at_the_fence),
 		TEST(test_not_let_in),
