@@ -75,6 +75,7 @@ static ssize_t post_msg(struct shmcma_ep_fid *fid, const struct fi_msg_rma *msg,
 {
 	struct sc_remote remote[SHMCMA_RMA_IOV_LIMIT];
 	uint64_t bytes, remote_bytes = 0;
+	size_t count = 0;
 
 	if (msg->iov_count > SHMCMA_IOV_LIMIT || (msg->iov_count && !msg->msg_iov) ||
 	    !msg->rma_iov_count || msg->rma_iov_count > SHMCMA_RMA_IOV_LIMIT || !msg->rma_iov ||
@@ -84,16 +85,20 @@ static ssize_t post_msg(struct shmcma_ep_fid *fid, const struct fi_msg_rma *msg,
 	for (size_t i = 0; i < msg->rma_iov_count; i++) {
 		const struct fi_rma_iov *from = &msg->rma_iov[i];
 
-		remote[i] = (struct sc_remote){ .addr = from->addr, .len = from->len, .key = from->key };
 		if (__builtin_add_overflow(remote_bytes, from->len, &remote_bytes))
 			return -FI_EINVAL;
+		/* an empty range is no access, unless there is nothing else */
+		if (from->len || (i + 1 == msg->rma_iov_count && !remote_bytes))
+			remote[count++] = (struct sc_remote){ .addr = from->addr,
+							      .len = from->len,
+							      .key = from->key };
 	}
 	if (bytes != remote_bytes)
 		return -FI_EINVAL;
 	rma->iov = msg->msg_iov;
 	rma->iov_count = msg->iov_count;
 	rma->remote = remote;
-	rma->remote_count = msg->rma_iov_count;
+	rma->remote_count = count;
 	rma->data = msg->data;
 	rma->context = msg->context;
 	rma->flags |= shmcma_send_flags(flags, fid->ep->tx_selective);

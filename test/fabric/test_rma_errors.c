@@ -244,6 +244,52 @@ static void test_injected(struct stage *stage)
 	check_sound(stage);
 }
 
+/* Writes `len` bytes at the start of the target's memory, with an empty range in front of them or behind them. */
+static void write_with_empty(struct stage *stage, uint8_t *buf, size_t len, struct fi_rma_iov empty,
+			     bool behind)
+{
+	const struct fi_rma_iov full = { .addr = stage->target.addr,
+					 .len = len,
+					 .key = stage->target.key };
+	const struct fi_rma_iov ranges[] = { behind ? full : empty, behind ? empty : full };
+	const struct iovec iov = { buf, len };
+	const struct fi_msg_rma msg = { .msg_iov = &iov,
+					.iov_count = 1,
+					.addr = stage->peer,
+					.rma_iov = ranges,
+					.rma_iov_count = 2,
+					.context = buf };
+
+	post(stage->pair, fi_writemsg(stage->side->ep, &msg, 0));
+}
+
+/* An empty range is no access, whatever its key. If all are empty, the last one's key counts. */
+static void test_empty_ranges(struct stage *stage)
+{
+	const struct fi_rma_iov wrong = { .addr = stage->target.addr, .key = stage->target.key + 1 };
+	struct side *side = stage->side;
+
+	for (size_t i = 0; i < LENS; i++)
+		for (int behind = 0; behind < 2; behind++) {
+			uint8_t *buf = guarded_alloc(lens[i]);
+
+			pattern_fill(buf, 0, lens[i], i);
+			memset(stage->seen, 0xee, STAGE_LEN);
+			write_with_empty(stage, buf, lens[i], wrong, behind);
+			must(pair_done(stage->pair, side).entry.op_context == buf);
+			must(pattern_is(stage->seen, 0, lens[i], i));
+			must(bytes_are(stage->seen + lens[i], STAGE_LEN - lens[i], 0xee));
+			write_with_empty(stage, buf, 0, wrong, behind);
+			if (behind)
+				expect_error(stage->pair, side, buf, FI_EKEYREJECTED);
+			else
+				must(pair_done(stage->pair, side).entry.op_context == buf);
+			guarded_free(buf);
+		}
+	memset(stage->seen, 0xee, STAGE_LEN);
+	check_sound(stage);
+}
+
 /* Errors and successes of many operations under way at once: each is told once, as it is. */
 static void test_mixed(struct stage *stage)
 {
@@ -897,6 +943,7 @@ int main(void)
 		SCENARIO(test_bounds),
 		SCENARIO(test_too_long),
 		SCENARIO(test_injected),
+		SCENARIO(test_empty_ranges),
 		SCENARIO(test_mixed),
 		SCENARIO_PASSIVE(test_wrong_key),
 		SCENARIO_MODE(test_wrong_key, 0, FI_VERSION(1, 17)),
