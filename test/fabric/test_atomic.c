@@ -1006,6 +1006,48 @@ static void torn_element(void)
 	pair_close(&pair);
 }
 
+/* More elements than one record takes, past the end of the region: those inside are done once or not at all. */
+static void past_the_end(void)
+{
+	enum { INSIDE = 500, ALL = 512 };
+	struct pair_want want = { .caps = CAPS };
+	uint64_t operands[ALL], result[ALL], values[ALL];
+	struct region region;
+	struct pair pair;
+	struct call call;
+
+	pair_open(&pair, &want);
+	region = region_open(&pair, memory, INSIDE * sizeof(uint64_t), ACCESS);
+	for (int i = 0; i < ALL; i++)
+		operands[i] = 1;
+	for (int kind = BASE; kind <= FETCH; kind++) {
+		struct fi_cq_err_entry error;
+		size_t done = 0;
+
+		memset(memory, 0, sizeof(memory));
+		call = (struct call){ .dest = pair.a.peer,
+				      .addr = region.base,
+				      .key = region.key,
+				      .type = FI_UINT64,
+				      .op = FI_SUM,
+				      .operands = operands,
+				      .result = result,
+				      .count = ALL,
+				      .context = &call };
+		post(&pair, start(&pair.a, kind, &call));
+		error = pair_error(&pair, &pair.a);
+		gives(error.err, FI_EINVAL);
+		memcpy(values, memory, sizeof(values));
+		for (int i = 0; i < ALL; i++) {
+			must(values[i] <= (i < INSIDE));
+			done += values[i];
+		}
+		must(error.olen <= done * sizeof(uint64_t));
+	}
+	region_close(&region);
+	pair_close(&pair);
+}
+
 /* ---- states ---------------------------------------------------------------------------------- */
 
 static void refuse_all(struct side *side, int code)
@@ -1389,6 +1431,7 @@ int main(void)
 		ALONE(errors),
 		ALONE(silent_errors),
 		ALONE(torn_element),
+		ALONE(past_the_end),
 		ALONE(states),
 		ALONE(between_processes),
 		ALONE_ENV(between_processes, "FI_SHMCMA_CMA=0"),
