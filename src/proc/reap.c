@@ -121,6 +121,7 @@ struct pass {
 	size_t count, room;
 	const struct stat *held; /* the file whose life lock this reaper has; NULL: none */
 	bool blind;		 /* some living peer's claims could not be read */
+	int lack;		 /* of descriptors: no further file can be opened; 0: none */
 	int removed;
 };
 
@@ -209,6 +210,12 @@ static bool note_own(int fd, void *pass)
 	return false; /* go on */
 }
 
+/* Returns the error if it says that this process, or the system, has no descriptor left; else 0. */
+static int lack_of(int err)
+{
+	return err == -EMFILE || err == -ENFILE ? err : 0;
+}
+
 /* Tells whether a file that cannot be opened awaits nobody: it has gone, is not this library's, or note_own() reads it. */
 static bool is_no_peer(int err)
 {
@@ -232,6 +239,7 @@ static void note_other(const char *name, void *arg)
 	fd = sc_otherfile_open(name, &st);
 	if (fd < 0) {
 		pass->blind = !is_no_peer(fd);
+		pass->lack = lack_of(fd);
 		return;
 	}
 	held = sc_lifelock_check(fd, NULL);
@@ -247,8 +255,14 @@ static void note_other(const char *name, void *arg)
  */
 static void find_awaited(struct pass *pass)
 {
+	int err;
+
 	(void)sc_shmfile_any(note_own, pass);
-	pass->blind |= each_name(note_other, pass) != 0;
+	err = each_name(note_other, pass);
+	if (err) {
+		pass->blind = true;
+		pass->lack = lack_of(err);
+	}
 	for (size_t i = 0; i < pass->count; i++)
 		pass->dead[i].awaited |= pass->blind && pass->dead[i].ticket;
 }
@@ -264,14 +278,17 @@ static uint64_t ticket_of(const char *name)
 	return SC_ABI_TICKET(parts.pid, nonce);
 }
 
-/* Tells whether a file is awaited. `held`: this reaper has the file's life lock; NULL: it does not. */
-static bool is_awaited(const char *name, const struct stat *held)
+/*
+ * Tells whether a file is awaited. `held`: this reaper has the file's life lock; NULL: it does not. *lack: as of a pass.
+ */
+static bool is_awaited(const char *name, const struct stat *held, int *lack)
 {
 	struct dead dead = { .ticket = ticket_of(name) };
 	struct pass pass = { .dead = &dead, .count = 1, .held = held };
 
 	if (dead.ticket)
 		find_awaited(&pass);
+	*lack = pass.lack;
 	return dead.awaited;
 }
 
@@ -281,6 +298,7 @@ static bool is_awaited(const char *name, const struct stat *held)
 static int unlink_dead(const char *name, int fd, const struct stat *st, const struct dead *dead)
 {
 	char path[SC_SHMFILE_PATH_MAX];
+	int lack;
 
 	(void)SC_FAULT("reap.locked");
 	if (!sc_shmfile_is_named(name, st->st_dev, st->st_ino))
@@ -291,7 +309,7 @@ static int unlink_dead(const char *name, int fd, const struct stat *st, const st
 			name);
 		return -EBUSY;
 	}
-	if (dead ? dead->awaited : is_awaited(name, st))
+	if (dead ? dead->awaited : is_awaited(name, st, &lack))
 		return -EBUSY;
 	(void)SC_FAULT("reap.judged");
 	if (!sc_shmfile_is_named(name, st->st_dev, st->st_ino))
@@ -368,8 +386,11 @@ static void find_dead(const char *name, void *arg)
 	struct stat st;
 	int fd;
 
+	if (pass->lack)
+		return;
 	sc_otherfiles_hold();
 	fd = sc_otherfile_open(name, &st);
+	pass->lack = lack_of(fd);
 	if (fd >= 0) {
 		dead = sc_lifelock_check(fd, NULL) == 0;
 		certain = dead && !sc_owner_may_live(name, fd);
@@ -393,24 +414,30 @@ static int by_ticket(const void *left, const void *right)
 	return a->ticket < b->ticket ? -1 : a->ticket > b->ticket;
 }
 
-/* Finds the dead files first, then the awaited ones among them. */
+/*
+ * Finds the dead files first, then the awaited ones among them. Ends at the first file for which there is no descriptor:
+ * there is none for the others, and each would log that.
+ */
 static int scan(name_filter *filter)
 {
 	struct pass pass = { 0 };
 	int err = each(filter, find_dead, &pass);
 
-	if (pass.count) {
+	if (pass.count && !pass.lack) {
 		qsort(pass.dead, pass.count, sizeof(pass.dead[0]), by_ticket);
 		sc_otherfiles_hold();
 		find_awaited(&pass);
 		sc_otherfiles_release();
 	}
-	for (size_t i = 0; i < pass.count; i++) {
+	for (size_t i = 0; i < pass.count && !pass.lack; i++) {
 		const struct dead *dead = &pass.dead[i];
+		int ret = reap(dead->name, dead->certain ? dead : NULL);
 
-		pass.removed += reap(dead->name, dead->certain ? dead : NULL) == 1;
+		pass.lack = lack_of(ret);
+		pass.removed += ret == 1;
 	}
 	free(pass.dead);
+	err = err ? err : pass.lack;
 	return err ? err : pass.removed;
 }
 
@@ -453,21 +480,26 @@ void sc_reap_own(void)
 struct lister {
 	void (*show)(const struct sc_reap_file *file, void *arg);
 	void *arg;
+	int lack; /* as of a pass */
 };
 
 /* Judges a file as for removal, but checks its lock without taking it. */
 static void list_one(const char *name, void *arg)
 {
-	const struct lister *lister = arg;
+	struct lister *lister = arg;
 	struct sc_reap_file file = { .name = name };
 	struct stat st;
 	int fd, live;
 
+	if (lister->lack)
+		return;
 	sc_otherfiles_hold();
 	fd = sc_otherfile_open(name, &st);
+	lister->lack = lack_of(fd);
 	if (fd >= 0) {
 		live = sc_lifelock_check(fd, &file.pid);
-		file.dead = !live && !sc_owner_may_live(name, fd) && !is_awaited(name, NULL);
+		file.dead =
+			!live && !sc_owner_may_live(name, fd) && !is_awaited(name, NULL, &lister->lack);
 		file.bytes = (uint64_t)st.st_blocks * 512;
 		SC_CALL("reap.list_close", close(fd));
 	}
@@ -481,5 +513,7 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
 	struct lister lister = { .show = show, .arg = arg };
 	int err = each_name(list_one, &lister);
 
-	return err ? err : each(sc_addr_is_foreign_service_file, list_one, &lister);
+	if (!err && !lister.lack)
+		err = each(sc_addr_is_foreign_service_file, list_one, &lister);
+	return err ? err : lister.lack;
 }

@@ -680,6 +680,50 @@ static void test_scan(void **state)
 	assert_reaped(live);
 }
 
+static void count_dead(const struct sc_reap_file *file, void *arg)
+{
+	*(int *)arg += file->dead;
+}
+
+/* A process without descriptors logs that once for a scan, not for each file. */
+static void test_scan_without_descriptors(void **state)
+{
+	static const struct {
+		const char *point;
+		int error, passes;
+	} cases[] = { { "otherfile.open", EMFILE, 7 },
+		      { "otherfile.open", ENFILE, 2 },
+		      { "reap.scan", EMFILE, 2 } };
+	char dead[3][SC_ADDR_NAME_MAX];
+	struct child owner;
+
+	(void)state;
+	if (!alone || !core_failing(NULL, 0))
+		skip();
+	for (int i = 0; i < 3; i++) {
+		start_owner(&owner, own, dead[i]);
+		child_kill(&owner);
+	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (int passes = 0; passes < cases[i].passes; passes++) {
+			int ret, count = 0;
+
+			(void)core_failing_after(cases[i].point, cases[i].error, passes);
+			child_log_lines = 0;
+			ret = sc_reap_scan();
+			assert_int_equal(child_log_lines, 1);
+			assert_int_equal(ret, -cases[i].error);
+			(void)core_failing_after(cases[i].point, cases[i].error, passes);
+			child_log_lines = 0;
+			ret = sc_reap_list(count_dead, &count);
+			assert_int_equal(child_log_lines, 1);
+			assert_int_equal(ret, -cases[i].error);
+			assert_true(count < 3);
+		}
+	(void)core_failing(NULL, 0);
+	assert_int_equal(sc_reap_scan(), 3);
+}
+
 /*
  * A dead segment stays while the reaper cannot read all living ones: a living peer may have messages in it. A file that
  * vanishes, or is no segment, is no reason.
@@ -1348,6 +1392,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_user_namespace),
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_scan_without_descriptors),
 		cmocka_unit_test(test_blind),
 		cmocka_unit_test(test_service),
 		cmocka_unit_test(test_service_taken),
