@@ -223,6 +223,33 @@ static void test_short_in_order(void **state)
 	}
 }
 
+/* A message waits for a put that the peer may still take only if the endpoint asks for that order: it is refused once. */
+static void test_message_in_order(void **state)
+{
+	static const uint32_t orders[] = { SC_ORDER_SEND, SC_ORDER_SEND | SC_ORDER_MEMORY, SC_ORDER_MEMORY,
+					   SC_ORDER_COMPLETE };
+
+	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+		bool waits = orders[i] & SC_ORDER_SEND;
+
+		OPEN();
+		pair[0].ep->order = orders[i];
+		pair[0].ep->short_end = 0; /* as an endpoint with an order has it */
+		offer(from, 0, 8, 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 3, SC_SILENT),
+				 waits ? -EAGAIN : 0);
+		assert_int_equal(sc_ep_refusals(pair[0].ep), waits);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 3, SC_SILENT), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, SIZE_MAX, 3, SC_SILENT),
+				 -EMSGSIZE);
+		assert_int_equal(sc_ep_refusals(pair[0].ep), waits);
+		rma_close();
+	}
+}
+
 /* A full queue, and a peer that has closed, refuse a short put as any other. */
 static void test_short_refused(void **state)
 {
@@ -2112,6 +2139,7 @@ int main(void)
 		cmocka_unit_test(test_short_guards),
 		cmocka_unit_test(test_short_without_memory),
 		cmocka_unit_test(test_short_in_order),
+		cmocka_unit_test(test_message_in_order),
 		cmocka_unit_test(test_short_refused),
 		cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_without_thread),

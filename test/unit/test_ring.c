@@ -365,6 +365,24 @@ static void test_release_wraps(void **state)
 	}
 }
 
+/* The hint of the record behind the next one is right at each place, also where the ring begins again, in each lap. */
+static void test_peek_next(void **state)
+{
+	(void)state;
+	write_record(1, 0);
+	for (uint32_t i = 0; i < 5 * SC_ABI_RING_LINES; i++) {
+		uint32_t lines = 1 + i % 3, before = i ? 1 + (i - 1) % 3 : 1;
+
+		assert_int_equal(sc_ring_peek_next(&rx, before), 0);
+		write_record(lines, i + 1);
+		assert_int_equal(sc_ctl_size(sc_ring_peek_next(&rx, before)), i + 1);
+		assert_int_equal(sc_ctl_lines(sc_ring_peek_next(&rx, before)), lines);
+		read_record(before, i);
+		sc_ring_publish(&rx, 0);
+		sc_ring_refresh(&tx);
+	}
+}
+
 #define AS_IT_BEGINS(test)                                                                                \
 	{                                                                                                 \
 #test, test, as_it_begins, NULL, NULL                                                     \
@@ -408,6 +426,8 @@ int main(void)
 		HAS_GROWN(test_inline_truncated),
 		AS_IT_BEGINS(test_inline_lines),
 		AS_IT_BEGINS(test_impossible_heads),
+		AS_IT_BEGINS(test_peek_next),
+		HAS_GROWN(test_peek_next),
 		AS_IT_BEGINS(test_release_wraps),
 		HAS_GROWN(test_release_wraps),
 		cmocka_unit_test(test_room_after_overflow),
