@@ -511,9 +511,30 @@ static int reach_setup(void **state)
 	return setup(state);
 }
 
+/* Both errors that say that the kernel forbids the call are a warning, the first time; others say nothing of all peers. */
+static void warn_once(struct child *self, void *arg)
+{
+	const int *err = arg;
+
+	(void)self;
+	CHILD_CHECK(sc_peer_cma_level(-ESRCH) == SC_LOG_INFO);
+	CHILD_CHECK(sc_peer_cma_level(*err) == SC_LOG_WARN);
+	CHILD_CHECK(sc_peer_cma_level(*err) == SC_LOG_INFO);
+}
+
+static void test_warned_once(void **state)
+{
+	static const int errors[] = { -EPERM, -ENOSYS };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		assert_int_equal(child_run(warn_once, (void *)&errors[i]), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_warned_once), /* before this process has warned */
 		cmocka_unit_test(test_messages),	 cmocka_unit_test(test_several),
 		cmocka_unit_test(test_blamed_messages),	 cmocka_unit_test(test_blamed_hole),
 		cmocka_unit_test(test_blamed_special),	 cmocka_unit_test(test_one_sided),

@@ -759,6 +759,43 @@ static void test_blind(void **state)
 	assert_reaped(live);
 }
 
+/* A dead segment stays for a claim that is published or given up, and not answered; not for one that was refused. */
+static void test_claims(void **state)
+{
+	static const struct {
+		uint64_t bits;
+		uint32_t answer;
+		bool stays;
+	} claims[] = { { SC_ABI_CLAIMED, SC_ABI_PENDING, false },
+		       { SC_ABI_PUBLISHED, SC_ABI_PENDING, true },
+		       { SC_ABI_PUBLISHED, SC_ABI_ACCEPTED, false },
+		       { SC_ABI_PUBLISHED | SC_ABI_CLAIM_REFUSED, SC_ABI_PENDING, false },
+		       { SC_ABI_DEPARTED, SC_ABI_PENDING, true },
+		       { SC_ABI_DEPARTED | SC_ABI_CLAIM_UNREAD, SC_ABI_PENDING, true },
+		       { SC_ABI_DEPARTED, SC_ABI_REFUSED, false } };
+	char dead[SC_ADDR_NAME_MAX];
+	struct sc_addr parts;
+	struct child owner;
+	struct sc_seg *seg;
+	uint64_t nonce;
+
+	(void)state;
+	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
+	for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
+		start_owner(&owner, own, dead);
+		child_kill(&owner);
+		assert_int_equal(sc_addr_parse_file(dead, &parts), 0);
+		memcpy(&nonce, parts.nonce, sizeof(nonce));
+		sc_seg_slot(seg, 0)->consumer.answer = claims[i].answer;
+		sc_seg_claims(seg)[0] = SC_ABI_TICKET(parts.pid, nonce) | claims[i].bits;
+		assert_int_equal(sc_reap_name(dead), claims[i].stays ? -EBUSY : 1);
+		sc_seg_claims(seg)[0] = 0;
+		if (claims[i].stays)
+			assert_reaped(dead);
+	}
+	sc_seg_destroy(seg);
+}
+
 /* ---- services -------------------------------------------------------------------------------- */
 
 static char service[40]; /* a name for this run */
@@ -1394,6 +1431,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_scan),
 		cmocka_unit_test(test_scan_without_descriptors),
 		cmocka_unit_test(test_blind),
+		cmocka_unit_test(test_claims),
 		cmocka_unit_test(test_service),
 		cmocka_unit_test(test_service_taken),
 		cmocka_unit_test(test_service_being_reaped),
