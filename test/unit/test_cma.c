@@ -253,6 +253,17 @@ static void test_write(void **state)
 	pattern_fill(back, 0, sizeof(back), 77);
 	assert_int_equal(sc_cma_write(to_child.pid,
 			&(struct sc_cma_copy){ &whole, 1, &all, 1, sizeof(back) }, &moved), 0);
+	/* the first bytes of one element on each side */
+	memset(back, 0x5a, sizeof(back));
+	assert_int_equal(
+		sc_cma_write(to_child.pid, &(struct sc_cma_copy){ &whole, 1, &all, 1, 10 }, &moved), 0);
+	assert_int_equal(moved, 10);
+	assert_int_equal(sc_cma_read(&to_child, &(struct sc_cma_copy){ &whole, 1, &all, 1, sizeof(back) }),
+			 0);
+	assert_true(pattern_is(back + 10, 10, sizeof(back) - 10, 77));
+	pattern_fill(back, 0, 10, 77);
+	assert_int_equal(
+		sc_cma_write(to_child.pid, &(struct sc_cma_copy){ &whole, 1, &all, 1, 10 }, &moved), 0);
 }
 
 static void test_write_fails(void **state)

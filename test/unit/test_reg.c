@@ -926,6 +926,8 @@ static void test_calls_fail(void **state)
 	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
 	core_failing_after("memory.table", ENOSPC, 1);
 	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
+	core_failing("memory.part", EDQUOT); /* as full as for a whole file system */
+	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
 	core_failing(NULL, 0);
 	assert_int_equal(find(1), -EKEYREJECTED);
 	assert_int_equal(find_in(&second.ep->table, 1), -EKEYREJECTED);

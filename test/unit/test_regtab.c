@@ -527,6 +527,8 @@ static void test_places(void **state)
 	}
 	assert_int_equal(get_ranges(ranges, 2, RW, &reg), -ENOSPC);
 	assert_int_equal(get_ranges(ranges, 1, RW, &reg), 0); /* needs none */
+	close_one(reg);					      /* and returns none */
+	assert_int_equal(tab.ranges[0], UINT64_MAX);
 	assert_int_equal(get_ranges(ranges, 2, 0, &reg), 0);  /* nor does this */
 	sc_regtab_end(&tab, regs[5]);
 	sc_regtab_put(&tab, regs[5]);

@@ -220,7 +220,7 @@ static void test_sources(void **state)
 {
 	struct sc_addr parts = { .host = 1, .pid = 2 };
 	struct sc_source *sources[300];
-	char addr[SC_ADDR_SIZE];
+	char addr[SC_ADDR_SIZE], addrs[300][SC_ADDR_SIZE];
 	struct sc_rxq *rxq;
 
 	(void)state;
@@ -238,9 +238,16 @@ static void test_sources(void **state)
 			if (pass)
 				assert_ptr_equal(source, sources[i]);
 			sources[i] = source;
+			memcpy(addrs[i], addr, sizeof(addr));
 			assert_true(!i || source != sources[i - 1]);
 		}
 	assert_int_equal(rxq->source_count, 300);
+	/* one that goes takes no other with it */
+	for (int i = 0; i < 300; i += 3)
+		sc_rxq_source_free(rxq, sources[i]);
+	for (int i = 0; i < 300; i++)
+		assert_ptr_equal(sc_rxq_source_find(rxq, addrs[i]), i % 3 ? sources[i] : NULL);
+	assert_int_equal(rxq->source_count, 200);
 	sc_rxq_destroy(rxq);
 }
 

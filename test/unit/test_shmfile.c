@@ -699,6 +699,8 @@ static void open_as_input(struct child *self, void *arg)
 	int above;
 
 	(void)self, (void)arg;
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+		CHILD_CHECK(sc_shmfile_above_streams(fd) > STDERR_FILENO);
 	close(STDIN_FILENO);
 	CHILD_CHECK(open("/dev/null", O_RDONLY | O_CLOEXEC) == STDIN_FILENO);
 	if (core_failing("shmfile.above", EMFILE))
