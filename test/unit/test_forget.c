@@ -338,6 +338,43 @@ static void test_posted(void **state)
 	posted(true);
 }
 
+/* A receive from a full sender that this side has given up: the message comes once the sender has space. */
+static void test_posted_for_one_given_up(void **state)
+{
+	struct end ends[2] = { host }, other;
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer, *there;
+	char address[SC_ADDR_SIZE];
+
+	(void)state;
+	attr.config.slots = 1;
+	end_open(&ends[1], &attr);
+	end_open(&other, NULL);
+	assert_int_equal(sc_peer_connect(end_find(&other, &ends[1])), 0);
+	there = end_find(&ends[1], &host);
+	receive(1);
+	assert_int_equal(end_send(&ends[1], there, from, 8, 1, SC_TAGGED | SC_SEND_DELIVERY | SC_SILENT),
+			 0);
+	ends_settle(&host, 1);
+	take();
+	peer = end_find(&host, &ends[1]);
+	assert_int_equal(peer->link, SC_LINK_DOWN);
+	assert_int_equal(end_recv(&host, peer, into, 8, 2, SC_TAGGED), 0);
+	sc_peer_put(peer);
+	ends_settle(ends, 2);
+	for (uint32_t i = 0; i < 3; i++)
+		visit(0, 1, address);
+	end_close(&other);
+	ends_settle(ends, 2);
+	assert_int_equal(end_send(&ends[1], there, from, 8, 2, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(ends, 2);
+	assert_non_null(sc_comp_ring_peek(&host.rx));
+	assert_int_equal(sc_comp_ring_peek(&host.rx)->err, 0);
+	take();
+	end_close(&ends[1]);
+	assert_empty();
+}
+
 /* The last ones that have come are known by their addresses: nobody waits for them. */
 static void test_heard(void **state)
 {
@@ -629,6 +666,7 @@ int main(void)
 		TEST(test_released),
 		TEST(test_words),
 		TEST(test_posted),
+		TEST(test_posted_for_one_given_up),
 		TEST(test_heard),
 		TEST(test_opened_again),
 		TEST(test_comes_unasked),
