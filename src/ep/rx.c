@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "rma/assist.h"
+#include "link/connect.h"
 #include "msg/deliver.h"
 #include "link/hold.h"
 #include "base/log.h"
@@ -445,6 +446,23 @@ static bool names_buffers(uint64_t ctl)
 	       (sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED && (kind == SC_ABI_PUT || kind == SC_ABI_DELEGATE_PUT));
 }
 
+/* Tells whether the writer waits for an answer to the record, or to one that follows it. */
+static bool wants_answer(uint64_t ctl)
+{
+	switch (sc_ctl_kind(ctl)) {
+	case SC_ABI_RDV:
+	case SC_ABI_PUT:
+	case SC_ABI_GET:
+		return true;
+	case SC_ABI_INLINE:
+	case SC_ABI_BOUNCE:
+	case SC_ABI_ATOMIC:
+		return sc_ctl_flags(ctl) & SC_ABI_F_ACK;
+	default:
+		return false;
+	}
+}
+
 /* Holds the buffer of a taken message. Checks its number again, as the peer may have changed it. */
 static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 {
@@ -499,8 +517,11 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	enum sc_abi_kind kind = sc_ctl_kind(ctl);
 	const char *why = "a record of impossible length";
 	bool bounced = names_buffers(ctl);
-	int ret = -EPROTO;
+	int ret = wants_answer(ctl) ? sc_peer_prepare_answer(peer) : 0;
 
+	if (ret)
+		return ret;
+	ret = -EPROTO;
 	if (!peer->seg && (bounced || (kind == SC_ABI_CONTINUE && sc_ctl_size(ctl) != SC_ABI_IN_RING))) {
 		sc_taker_report(peer);
 		return lose_payload(peer);

@@ -19,6 +19,9 @@
 #include "shm/attach.h"
 #include "shm/memory.h"
 
+/* The time between two tries to connect for an answer when memory or descriptors are short. */
+#define LATER 20000000 /* nanoseconds */
+
 /* Tells whether the peer has come, and has departed or died since. Then it has had a name in this machine. */
 static bool has_departed(const struct sc_peer *peer)
 {
@@ -213,6 +216,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	peer->units_limit = peer->seg->header.window;
 	sc_peer_set_link(peer, SC_LINK_UP);
 	peer->full = false;
+	peer->answers_at = 0;
 	sc_source_meet(peer);
 	peer->ep->counters.connects++;
 	/* P1 release: pairs with P1' in sc_peer_review_claims() */
@@ -225,7 +229,7 @@ int sc_peer_connect(struct sc_peer *peer)
 failed:
 	if (ret == -EAGAIN)
 		return ret;			    /* no fault, so no line in the log */
-	sc_log_again(ret == -EUSERS && peer->full); /* no warning */
+	sc_log_again(peer->answers_at || (ret == -EUSERS && peer->full)); /* no warning */
 	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), sc_peer_connect_advice(ret));
 	sc_log_again(false);
 	peer->full = ret == -EUSERS;
@@ -236,9 +240,39 @@ failed:
 	return ret;
 }
 
-bool sc_peer_can_answer(struct sc_peer *peer)
+static void give_up(struct sc_peer *peer, int error)
 {
 	char why[128];
+
+	snprintf(why, sizeof(why), "it needs an answer, and this endpoint cannot connect to it (%s)",
+		 strerror(-error));
+	sc_peer_quarantine(peer, error, why);
+}
+
+int sc_peer_prepare_answer(struct sc_peer *peer)
+{
+	int ret;
+
+	if (peer->link != SC_LINK_NONE || peer->feed != SC_FEED_UP)
+		return 0;
+	if (peer->answers_at && sc_clock_ns() < peer->answers_at)
+		return -ENOMEM;
+	sc_log_again(peer->answers_at);
+	ret = sc_peer_connect(peer);
+	sc_log_again(false);
+	if (sc_peer_is_transient(ret)) {
+		peer->answers_at = sc_clock_ns() + LATER;
+		return -ENOMEM;
+	}
+	/* the record of a full peer is still taken, before sc_peer_can_answer() gives the peer up */
+	if (!ret || ret == -EUSERS || peer->vanished)
+		return 0;
+	give_up(peer, ret);
+	return -ECONNRESET;
+}
+
+bool sc_peer_can_answer(struct sc_peer *peer)
+{
 	int ret;
 
 	if (peer->feed == SC_FEED_DRAINING || peer->feed == SC_FEED_DONE)
@@ -246,11 +280,7 @@ bool sc_peer_can_answer(struct sc_peer *peer)
 	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
 	      : peer->link == SC_LINK_DOWN ? peer->error
 					   : 0;
-	if (ret && !peer->vanished) {
-		snprintf(why, sizeof(why),
-			 "it needs an answer, and this endpoint cannot connect to it (%s)",
-			 strerror(-ret));
-		sc_peer_quarantine(peer, ret, why);
-	}
+	if (ret && !peer->vanished)
+		give_up(peer, ret);
 	return !ret;
 }

@@ -11,6 +11,13 @@
  */
 int sc_peer_connect(struct sc_peer *peer);
 
+/*
+ * Connects to a peer before its record is taken that needs an answer. -ENOMEM: memory or descriptors are short; the
+ * record stays in the ring, and a later poll tries again. -ECONNRESET: the peer cannot be connected to, and is
+ * quarantined. 0: it is connected, or sc_peer_can_answer() says what happens.
+ */
+int sc_peer_prepare_answer(struct sc_peer *peer);
+
 /* ---- for accept.c and review.c --------------------------------------------------------------- */
 
 /* Begins to use and watch the peer's segment, which is attached. */

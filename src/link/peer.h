@@ -51,6 +51,10 @@
  * had never met (sc_peer_renew()). A peer that comes again while a message of it still waits is refused with EUSERS, so
  * that it stays `full`.
  *
+ * If memory or descriptors are short, a record that asks for an answer stays in the ring, and all behind it, until this
+ * endpoint has connected (sc_peer_prepare_answer()): once the record is taken, only the end of the connection could
+ * tell the peer that no answer comes.
+ *
  * If the connecting process dies before 2, nothing is shared. If it dies before 5, a claim remains with the ticket of a
  * dead process. The owner frees the slot in sc_peer_reclaim(), once no process has that pid; the same holds for a
  * refused peer that dies. After 5 the peer is connected and dead, as at any later time, also while it parts: the owner

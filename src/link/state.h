@@ -134,9 +134,7 @@ enum sc_work {
 	SC_WORK_COUNT
 };
 
-/*
- * The parts of struct sc_peer, by use. The files named in the comment of a part write it.
- */
+/* The parts of struct sc_peer, by use. The files named in the comment of a part write it. */
 
 /* bounce.c, record.c: our buffers that the peer reads. */
 struct sc_peer_bounce {
@@ -349,6 +347,7 @@ struct sc_peer {
 	bool vanished; /* no endpoint has its address; nothing proves yet that it has gone */
 	bool loss_logged; /* the loss has been logged for a send */
 	bool full;     /* one side had no free slot; the other can try again */
+	int64_t answers_at; /* when a poll tries again to connect for an answer; 0: no record waits for that */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
 	struct sc_list work[SC_WORK_COUNT]; /* in those lists of sc_ep.work that have peers */

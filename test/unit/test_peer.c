@@ -2371,6 +2371,52 @@ static void test_let_in_later(void **state)
 	end_close(&pair[1]);
 }
 
+/*
+ * A message needs an answer, and this endpoint cannot connect for it while memory is short: that is said once. Nothing
+ * is lost when there is memory again, neither that message nor those before and behind it.
+ */
+static void test_answered_later(void **state)
+{
+	static const uint32_t flags[] = { SC_SEND_DELIVERY, 0 };
+	static const size_t sizes[] = { 8, 100000 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct sc_peer *there;
+
+		end_open(&pair[0], NULL);
+		end_open(&pair[1], NULL);
+		there = end_find(&pair[1], &pair[0]);
+		assert_int_equal(end_send(&pair[1], there, from, 8, 4, SC_TAGGED | SC_SILENT), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(end_recv(&pair[0], NULL, into, sizes[i], 5, SC_TAGGED), 0);
+		if (!core_failing("memory.slot", ENOSPC))
+			skip();
+		warnings = 0;
+		sc_log_set(count_warning);
+		assert_int_equal(end_send(&pair[1], there, from, sizes[i], 5, SC_TAGGED | flags[i]), 0);
+		assert_int_equal(end_send(&pair[1], there, from, 8, 6, SC_TAGGED | SC_SILENT), 0);
+		while (core_failed() < 3 && !pair[0].ep->counters.quarantines)
+			ends_settle(pair, 2);
+		sc_log_set(child_log);
+		(void)core_failing(NULL, 0);
+		assert_in_range(warnings, 1, 2);
+		assert_int_equal(pair[0].ep->counters.quarantines, 0);
+		assert_null(sc_comp_ring_peek(&pair[0].rx));
+		while (!sc_comp_ring_peek(&pair[1].tx))
+			ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[1].tx).err, 0);
+		expect_received(&pair[0], end_find(&pair[0], &pair[1]), into, sizes[i], 5);
+		for (uint64_t tag = 4; tag < 7; tag += 2) {
+			assert_int_equal(end_recv(&pair[0], NULL, into, 8, tag, SC_TAGGED), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[0], end_find(&pair[0], &pair[1]), into, 8, tag);
+		}
+		check_traffic(&pair[0], &pair[1]);
+		pair_close(pair);
+	}
+}
+
 /* An owner that cannot give a slot memory says so in the claim. */
 static void test_refused_in_the_claim(void **state)
 {
@@ -3834,6 +3880,7 @@ int main(void)
 		cmocka_unit_test(test_comes_after_a_failed_connection),
 		cmocka_unit_test(test_one_waits_another_comes),
 		cmocka_unit_test(test_let_in_later),
+		cmocka_unit_test(test_answered_later),
 		cmocka_unit_test(test_refused_in_the_claim),
 		cmocka_unit_test(test_said_to_have_ended),
 		cmocka_unit_test(test_said_to_have_ended_unknown),
