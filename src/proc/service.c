@@ -59,8 +59,11 @@ static int file_name(const char *service, char name[SC_ADDR_NAME_MAX])
 static int fill(int fd, const char *addr)
 {
 	struct sc_abi_service content = { .magic = SC_ABI_SERVICE_MAGIC };
+	int err = sc_shmfile_check_size(sizeof(content));
 	ssize_t put;
 
+	if (err)
+		return err;
 	memcpy(content.address, addr, strnlen(addr, sizeof(content.address) - 1));
 	put = SC_TRY("service.pwrite", pwrite(fd, &content, sizeof(content), 0));
 	if (put == (ssize_t)sizeof(content))
@@ -130,8 +133,9 @@ static int hold(const char *service, const char *name, const char *addr, struct 
 		goto free_new;
 	err = fill(new->file.fd, addr);
 	if (err) {
-		sc_warn("cannot write the file of service %s: %s; is " SC_HOST_DIR " full?", service,
-			strerror(-err));
+		if (err != -EFBIG)
+			sc_warn("cannot write the file of service %s: %s; is " SC_HOST_DIR " full?",
+				service, strerror(-err));
 		goto close_file;
 	}
 	err = sc_service_publish(&new->file, name);

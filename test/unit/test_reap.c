@@ -11,6 +11,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -867,6 +868,32 @@ static void test_service(void **state)
 	assert_nobody();
 }
 
+static void serve_without_files(struct child *self, void *arg)
+{
+	struct rlimit none = { 0, RLIM_INFINITY };
+	struct sc_service *held;
+	struct sc_seg *seg;
+
+	(void)self, (void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &none));
+	child_log_lines = 0;
+	CHILD_CHECK(sc_service_create(service, seg->header.address, &held) == -EFBIG);
+	CHILD_CHECK(child_log_lines == 1 && strstr(child_log_line, "ulimit -f"));
+	none.rlim_cur = RLIM_INFINITY;
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &none));
+	CHILD_CHECK(!sc_service_create(service, seg->header.address, &held));
+	sc_service_destroy(held);
+	sc_seg_destroy(seg);
+}
+
+/* A process that may write no file gets an error, and does not end. */
+static void test_service_without_files(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(serve_without_files, NULL), 0);
+}
+
 /* Holds the lock of the file with that name, as a reaper does for a moment. */
 static void hold_lock(struct child *self, void *arg)
 {
@@ -1434,6 +1461,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_claims),
 		cmocka_unit_test(test_service),
 		cmocka_unit_test(test_service_taken),
+		cmocka_unit_test(test_service_without_files),
 		cmocka_unit_test(test_service_being_reaped),
 		cmocka_unit_test(test_directory_being_reaped),
 		cmocka_unit_test(test_service_own),
