@@ -64,7 +64,7 @@ static int map(struct sc_directory *directory, int fd, int protection, uint32_t 
 		SC_TRY_PTR("directory.map", MAP_FAILED, mmap(NULL, size, protection, MAP_SHARED, fd, 0));
 
 	if (base == MAP_FAILED)
-		return -errno;
+		return errno == EAGAIN ? -ENOMEM : -errno; /* EAGAIN: as in sc_seg_map() */
 	SC_CALL("directory.apart", madvise(base, size, MADV_DONTFORK));
 	directory->size = size;
 	set_base(directory, base, capacity);

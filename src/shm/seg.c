@@ -44,6 +44,13 @@ int sc_seg_map(struct sc_seg *seg)
 	}
 	if (base != MAP_FAILED)
 		SC_CALL("seg.unmap", munmap(base, seg->header.length));
+	if (err == EAGAIN) {
+		sc_warn("cannot map a segment of %llu bytes: mlockall(2) of this process would lock more "
+			"than its "
+			"limit allows; raise the limit (ulimit -l)",
+			(unsigned long long)seg->header.length);
+		return -ENOMEM;
+	}
 	sc_warn("cannot map a segment of %llu bytes: %s; see ulimit -v and vm.max_map_count",
 		(unsigned long long)seg->header.length, strerror(err));
 	return -err;

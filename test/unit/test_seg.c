@@ -231,6 +231,20 @@ static void test_file_limit(void **state)
 	assert_int_equal(child_run(create_too_large, NULL), 0);
 }
 
+/* mlockall(2) has locked as much as the limit allows. No later try helps, as EAGAIN would say. */
+static void test_lock_limit(void **state)
+{
+	struct sc_seg *seg;
+
+	(void)state;
+	if (!core_failing("seg.mmap", EAGAIN))
+		skip();
+	sc_log_set(child_log);
+	assert_int_equal(sc_seg_create(&geometry, &seg), -ENOMEM);
+	assert_non_null(strstr(child_log_line, "ulimit -l"));
+	core_failing(NULL, 0);
+}
+
 static void test_umask(void **state)
 {
 	mode_t old = umask(0777);
@@ -1979,6 +1993,7 @@ int main(void)
 		cmocka_unit_test(test_create),
 		cmocka_unit_test(test_umask),
 		cmocka_unit_test(test_file_limit),
+		cmocka_unit_test(test_lock_limit),
 		cmocka_unit_test(test_two_endpoints),
 		cmocka_unit_test(test_attach),
 		cmocka_unit_test(test_dead_while_reaped),
