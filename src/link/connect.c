@@ -150,7 +150,8 @@ const char *sc_peer_connect_advice(int error)
 	case -EAGAIN:
 		return "the next call tries again";
 	case -ENOMEM:
-		return "this process has no memory; raise its limit";
+		return "this process has no memory or can map no more; raise its limit (ulimit -v) or "
+		       "vm.max_map_count";
 	case -EINVAL:
 		return "the slot holds no address of an endpoint: a process has overwritten it";
 	case -EHOSTUNREACH:

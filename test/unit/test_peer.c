@@ -2371,6 +2371,24 @@ static void test_let_in_later(void **state)
 	end_close(&pair[1]);
 }
 
+/* A process with very many peers may map no more, although there is memory: the log names that limit. */
+static void test_no_mapping_left(void **state)
+{
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	peer = end_find(&pair[0], &pair[1]);
+	if (!core_failing("memory.slot", ENOMEM))
+		skip();
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -ENOMEM);
+	assert_non_null(strstr(child_log_line, "vm.max_map_count"));
+	(void)core_failing(NULL, 0);
+	check_traffic(&pair[0], &pair[1]);
+	pair_close(pair);
+}
+
 /*
  * A message needs an answer, and this endpoint cannot connect for it while memory is short: that is said once. Nothing
  * is lost when there is memory again, neither that message nor those before and behind it.
@@ -3880,6 +3898,7 @@ int main(void)
 		cmocka_unit_test(test_comes_after_a_failed_connection),
 		cmocka_unit_test(test_one_waits_another_comes),
 		cmocka_unit_test(test_let_in_later),
+		cmocka_unit_test(test_no_mapping_left),
 		cmocka_unit_test(test_answered_later),
 		cmocka_unit_test(test_refused_in_the_claim),
 		cmocka_unit_test(test_said_to_have_ended),
