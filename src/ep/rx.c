@@ -632,16 +632,32 @@ int sc_rx_poll_quiet(struct sc_ep *ep)
 	return taken;
 }
 
+/* Tells whether a poll that looks at this ring has something to do there. */
+static bool has_news(const struct sc_peer *peer)
+{
+	return sc_ring_peek(&peer->rx) || peer->feed == SC_FEED_DRAINING;
+}
+
 bool sc_rx_has_record(struct sc_ep *ep)
 {
-	for (uint32_t i = 0; i < ep->inbound_count; i++) {
-		const struct sc_peer *peer = ep->inbound[i];
+	uint32_t busy = ep->inbound_count < SC_BUSY_RINGS ? ep->inbound_count : SC_BUSY_RINGS;
+	uint32_t quiet = ep->inbound_count - busy;
 
-		if (!sc_ring_peek(&peer->rx) && peer->feed != SC_FEED_DRAINING)
-			continue;
-		if (i >= SC_BUSY_RINGS)
-			ep->inbound_cursor = i;
-		return true;
+	for (uint32_t i = 0; i < busy; i++)
+		if (has_news(ep->inbound[i]))
+			return true;
+	/* from where the last poll has ended: a ring whose record has to wait does not hide those behind it */
+	for (uint32_t n = 0; n < quiet; n++) {
+		uint32_t index = ep->inbound_cursor + n;
+
+		if (ep->inbound_cursor < busy || ep->inbound_cursor >= ep->inbound_count)
+			index = busy + n;
+		else if (index >= ep->inbound_count)
+			index -= quiet;
+		if (has_news(ep->inbound[index])) {
+			ep->inbound_cursor = index;
+			return true;
+		}
 	}
 	return false;
 }

@@ -2435,6 +2435,46 @@ static void test_answered_later(void **state)
 	}
 }
 
+/* A ring whose record waits for memory does not hide the rings behind it from a peek. */
+static void test_waits_before_others(void **state)
+{
+	enum { SENDERS = 14, WAITS = 8 };
+	struct end ends[1 + SENDERS], *waiting = NULL, *behind = NULL;
+	struct sc_recv peek = { .tag = 200, .flags = SC_TAGGED | SC_RECV_PEEK };
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&ends[0], NULL);
+	for (int i = 1; i <= SENDERS; i++) {
+		end_open(&ends[i], NULL);
+		assert_int_equal(sc_peer_connect(end_find(&ends[i], &ends[0])), 0);
+	}
+	ends_settle(ends, 1 + SENDERS);
+	assert_int_equal(ends[0].ep->inbound_count, SENDERS);
+	peer = ends[0].ep->inbound[WAITS];
+	for (int i = 1; i <= SENDERS; i++) {
+		const char *address = sc_ep_address(ends[i].ep);
+
+		waiting = strcmp(address, sc_peer_address(peer)) ? waiting : &ends[i];
+		behind = strcmp(address, sc_peer_address(ends[0].ep->inbound[SENDERS - 1])) ? behind
+											    : &ends[i];
+	}
+	peer->answers_at = INT64_MAX;
+	assert_int_equal(end_send(waiting, end_find(waiting, &ends[0]), from, 8, 100,
+				  SC_TAGGED | SC_SILENT | SC_SEND_DELIVERY),
+			 0);
+	assert_int_equal(end_send(behind, end_find(behind, &ends[0]), from, 8, 200, SC_TAGGED | SC_SILENT),
+			 0);
+	assert_int_equal(sc_rx_recv(ends[0].ep, &peek), 0);
+	assert_int_equal(comp_take(&ends[0].rx).err, 0);
+	peer->answers_at = 0;
+	peek.tag = 100;
+	assert_int_equal(sc_rx_recv(ends[0].ep, &peek), 0);
+	assert_int_equal(comp_take(&ends[0].rx).err, 0);
+	for (int i = SENDERS; i >= 0; i--)
+		end_close(&ends[i]);
+}
+
 /* An owner that cannot give a slot memory says so in the claim. */
 static void test_refused_in_the_claim(void **state)
 {
@@ -3900,6 +3940,7 @@ int main(void)
 		cmocka_unit_test(test_let_in_later),
 		cmocka_unit_test(test_no_mapping_left),
 		cmocka_unit_test(test_answered_later),
+		cmocka_unit_test(test_waits_before_others),
 		cmocka_unit_test(test_refused_in_the_claim),
 		cmocka_unit_test(test_said_to_have_ended),
 		cmocka_unit_test(test_said_to_have_ended_unknown),
