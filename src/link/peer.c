@@ -138,6 +138,7 @@ void sc_peer_part(struct sc_peer *peer)
 	/* a forked child has no mappings, and must not change what they hold */
 	if (sc_seg_is_here(peer->ep->seg))
 		say_goodbye(peer);
+	peer->ended = sc_watch_has_ended(&peer->watch) || !sc_peer_is_open(peer);
 	sc_watch_del(&peer->watch);
 	peer->dev = peer->seg->dev;
 	peer->ino = peer->seg->ino;
@@ -294,8 +295,10 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 
 	if (ret)
 		return ret;
-	if (ep->peer_count != count && sc_departed_has(ep, addr, SC_ADDR_SIZE))
+	if (ep->peer_count != count && sc_departed_has(ep, addr, SC_ADDR_SIZE)) {
 		set_gone(*found);
+		sc_peer_reconsider(*found); /* the operation is refused, and then nothing needs the peer */
+	}
 	(*found)->users++;
 	return 0;
 }
@@ -474,9 +477,9 @@ void sc_peer_settle(struct sc_peer *peer)
 	struct sc_ep *ep = peer->ep;
 
 	sc_list_remove(&peer->work[SC_WORK_DOUBTED]);
-	/* a peer that has broken the rules, or is full, stays as it is while the caller has it */
-	if (peer->users && ep->release && peer->link == SC_LINK_DOWN && peer->error == -ECONNRESET &&
-	    is_over(peer))
+	/* a living peer, with which the connection is lost, stays lost while the caller has it */
+	if (peer->users && ep->release && peer->error == -ECONNRESET && is_over(peer) &&
+	    (peer->ended || peer->departed))
 		peer->users -= ep->release(ep->release_arg, peer);
 	if (sc_peer_is_free(peer)) {
 		move(peer, &ep->leaving);

@@ -335,6 +335,7 @@ struct sc_peer {
 	struct sc_list of_source; /* sc_source.peers */
 	bool met;		  /* sc_source.met counts it */
 	bool departed;		  /* forgotten, and made again from its address in departed.c */
+	bool ended;		  /* it had closed or died when this endpoint parted from it */
 	bool named;		  /* a completion names it, in one pass of forget.c */
 	uint32_t users;		  /* sc_peer_get() less sc_peer_put() */
 	uint64_t user;		  /* UINT64_MAX: none */

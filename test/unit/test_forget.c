@@ -271,6 +271,49 @@ static void test_released(void **state)
 	assert_empty();
 }
 
+/* A living peer that has given up the connection: the caller keeps its reference, and the peer stays lost. */
+static void test_lost_and_living(void **state)
+{
+	struct end ends[2] = { host };
+
+	(void)state;
+	end_open(&ends[1], NULL);
+	kept = end_find(&host, &ends[1]);
+	references = 1;
+	assert_int_equal(end_send(&host, kept, from, 8, 1, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(ends, 2);
+	sc_peer_answer_slot(ends[1].ep, kept->out_slot, SC_ABI_BROKEN, -EPROTO);
+	sc_peer_bump(host.ep->seg, SC_ABI_CHANGED);
+	ends_settle(&host, 1);
+	assert_int_equal(kept->link, SC_LINK_DOWN);
+	sc_peer_reconsider(kept);
+	ends_settle(&host, 1);
+	assert_int_equal(references, 1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(end_send(&host, kept, from, 8, 1, SC_TAGGED | SC_SILENT), -ECONNRESET);
+		ends_settle(ends, 2);
+	}
+	sc_peer_put(kept);
+	end_close(&ends[1]);
+	assert_empty();
+}
+
+/* An operation with a forgotten peer is refused, and leaves nothing of the peer. */
+static void test_asked_for_in_vain(void **state)
+{
+	char address[SC_ADDR_SIZE];
+
+	(void)state;
+	visit(0, 1, address);
+	assert_empty();
+	assert_int_equal(sc_peer_get(host.ep, address, &kept), 0);
+	references = 1;
+	assert_int_equal(end_send(&host, kept, from, 8, 1, SC_TAGGED), -ECONNRESET);
+	ends_settle(&host, 1);
+	assert_int_equal(references, 0);
+	assert_empty();
+}
+
 /* The words of the caller go with the peers, or all at once. */
 static void test_words(void **state)
 {
@@ -664,6 +707,8 @@ int main(void)
 		TEST(test_users),
 		TEST(test_never_met),
 		TEST(test_released),
+		TEST(test_lost_and_living),
+		TEST(test_asked_for_in_vain),
 		TEST(test_words),
 		TEST(test_posted),
 		TEST(test_posted_for_one_given_up),
