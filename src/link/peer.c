@@ -136,9 +136,10 @@ void sc_peer_part(struct sc_peer *peer)
 	peer->delegate.open = NULL;
 	peer->delegate.plain = false;
 	/* a forked child has no mappings, and must not change what they hold */
-	if (sc_seg_is_here(peer->ep->seg))
+	if (sc_seg_is_here(peer->ep->seg)) {
 		say_goodbye(peer);
-	peer->ended = sc_watch_has_ended(&peer->watch) || !sc_peer_is_open(peer);
+		peer->ended = sc_watch_has_ended(&peer->watch) || !sc_peer_is_open(peer);
+	}
 	sc_watch_del(&peer->watch);
 	peer->dev = peer->seg->dev;
 	peer->ino = peer->seg->ino;
