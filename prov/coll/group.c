@@ -4,7 +4,7 @@
  *
  * fi_join     each member sends every other the number by which it knows the group. A message of the group carries the
  *             number that its receiver chose, so members need not agree on one; these first messages carry a hash of
- *             all members' addresses. From then on every pair is connected, so each member sees the death of any other.
+ *             all members' addresses and of how often this set has been joined. From then on every pair is connected, so each member sees the death of any other.
  *             Then the members meet as in a barrier: a member that has joined may close its endpoint at once, because
  *             every other member has the numbers of all.
  * a message   tag: number of the group at the receiver (32 bits), operation (24), phase (8). In one phase a member has
@@ -14,8 +14,7 @@
  *             messages is under way. Each member receives and drops the messages that others sent before they knew
  *             ("drain"), or their operations would not end; so the number of a broken group is kept until the endpoint
  *             closes. A join that ends with an error goes on unseen: the member sends 0 in place of its number to those
- *             that do not have it, and alarms the others when their numbers come. So each member learns of the error,
- *             and a message of this join is not taken for one of the next.
+ *             that do not have it, and alarms the others when their numbers come. So each member learns of the error.
  *
  * Owns the core's endpoint for collectives, its groups and operations. All under the domain's only lock (lock.h). The
  * core checks the messages of others; this file compares their length with the expected one. If a member dies between
@@ -75,6 +74,7 @@ void shmcma_coll_close(struct shmcma_ep *ep)
 			shmcma_group_free(group);
 	}
 	sc_comp_ring_fini(&coll->done);
+	free(coll->joins);
 	free(coll);
 	ep->coll = NULL;
 }
@@ -295,26 +295,57 @@ static void break_group(struct shmcma_group *group, uint32_t peer, int error)
 	cancel(&group->alarm);
 }
 
-/* Tells each other member whose number is known, once, and receives the messages of all. */
+/*
+ * The time between two tries of a broken group to send or receive a message, in nanoseconds. A try may write a line to the
+ * log.
+ */
+#define AGAIN_NS 100000000
+
+static void try_later(struct shmcma_coll *coll)
+{
+	coll->again_at = sc_clock_ns() + AGAIN_NS;
+}
+
+static bool is_due(const struct shmcma_coll *coll)
+{
+	return !coll->again_at || sc_clock_ns() >= coll->again_at;
+}
+
+/*
+ * Tells one member of the error, if its number is known. False: not now, as its ring is full, or memory or descriptors
+ * are short. A member that is full cannot be connected to: the end of its own connection to this endpoint tells it.
+ */
+static bool alarm_member(struct shmcma_group *group, uint32_t rank)
+{
+	const struct sc_send send = { .tag = (uint64_t)group->ids[rank] << 32 | LAST_STEP,
+				      .flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
+	struct sc_peer *peer = group->peers[rank];
+	int ret;
+
+	if (rank == group->rank || !group->ids[rank])
+		return true;
+	ret = sc_tx_send(group->coll->core, peer, &send);
+	if (ret && !sc_peer_error(peer) && (ret != -EUSERS || sc_peer_can_answer(peer))) {
+		try_later(group->coll);
+		return false;
+	}
+	group->ids[rank] = 0;
+	return true;
+}
+
+/* Tells each other member, once, and receives the messages of all. */
 static void attend_broken(struct shmcma_group *group)
 {
-	struct sc_send send = { .flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
+	uint32_t next = group->count;
 
 	if (group->drain.state == SHMCMA_IDLE)
 		stand(&group->drain, LAST_STEP);
-	for (; group->next_notified < group->count; group->next_notified++) {
-		uint32_t peer = group->next_notified;
-		int ret;
-
-		if (peer == group->rank || !group->ids[peer])
-			continue;
-		send.tag = (uint64_t)group->ids[peer] << 32 | LAST_STEP;
-		ret = sc_tx_send(group->coll->core, group->peers[peer], &send);
-		/* if it cannot be connected to, the end of its own connection to this endpoint tells it */
-		if (ret == -EAGAIN || (ret && sc_peer_can_answer(group->peers[peer])))
-			return;
-		group->ids[peer] = 0;
-	}
+	if (!is_due(group->coll))
+		return;
+	for (uint32_t rank = group->count; rank-- > group->next_notified;)
+		if (!alarm_member(group, rank))
+			next = rank;
+	group->next_notified = next;
 }
 
 /* ---- what has come --------------------------------------------------------------------------- */
@@ -394,32 +425,13 @@ static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
 			       target.iov_len / op->element);
 }
 
-/*
- * All joins of a set have one tag, and the receiver tells them apart by their order. So each message of a join follows
- * that of an older join which waits, also of one that has ended with an error.
- */
-static bool is_in_turn(const struct shmcma_collop *op, bool sends)
-{
-	size_t begun = sends ? op->sends.begun : op->recvs.begun;
-
-	for (const struct shmcma_collop *older = op->group->coll->ops; is_introducing(op) && older != op;
-	     older = older->next) {
-		const struct shmcma_way *way = sends ? &older->sends : &older->recvs;
-
-		if (is_introducing(older) && older->group->joint == op->group->joint &&
-		    way->begun < way->count && way->begun <= begun)
-			return false;
-	}
-	return true;
-}
-
 /* Begins messages of one direction, as many as may be under way. False: the group is broken. */
 static bool begin(struct shmcma_collop *op, struct shmcma_way *way)
 {
 	bool sends = way == &op->sends;
 
 	while (way->begun < way->count && way->begun < way->over + SHMCMA_COLL_WINDOW &&
-	       (!sends || shmcma_pattern_may_send(op, way->begun)) && is_in_turn(op, sends)) {
+	       (!sends || shmcma_pattern_may_send(op, way->begun))) {
 		struct shmcma_transfer *transfer = &way->window[way->begun % SHMCMA_COLL_WINDOW];
 		uint32_t peer = sends ? shmcma_pattern_send_peer(op, way->begun)
 				      : shmcma_pattern_recv_peer(op, way->begun);
@@ -431,6 +443,8 @@ static bool begin(struct shmcma_collop *op, struct shmcma_way *way)
 			transfer->state = SHMCMA_DONE;
 		else
 			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
+		if (ret == -EAGAIN && op->settled)
+			try_later(op->group->coll);
 		if (ret == -EAGAIN)
 			return true;
 		if (ret) {
@@ -533,7 +547,8 @@ static int coll_progress(struct shmcma_coll *coll)
 	take_completions(coll);
 	for (struct shmcma_collop *op = coll->ops; op; op = next) {
 		next = op->next;
-		advance(op);
+		if (!op->settled || is_due(coll))
+			advance(op);
 	}
 	for (struct shmcma_group *group = coll->groups; group; group = group->next) {
 		if (group->error)

@@ -69,10 +69,12 @@ static struct shmcma_group *group_new(struct shmcma_coll *coll, const struct shm
 }
 
 /* FNV-1a, 63 bits of it. */
+#define FNV_PRIME 0x100000001b3ULL
+
 static uint64_t add_to_hash(uint64_t hash, const char *text)
 {
 	for (; *text; text++)
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ULL;
+		hash = (hash ^ (uint8_t)*text) * FNV_PRIME;
 	return hash;
 }
 
@@ -103,6 +105,32 @@ static int find_member(struct shmcma_group *group, uint32_t rank, const char *ad
 	return ret ? shmcma_error(ret) : 0;
 }
 
+/*
+ * How often this endpoint has begun to join a set. All members join a set equally often, so the number tells the
+ * messages of one join from those of the next, also where a join has ended with an error and some of its messages were
+ * never sent.
+ */
+struct shmcma_joins {
+	uint64_t hash; /* of the set */
+	uint64_t begun;
+};
+
+/* NULL: no memory. */
+static struct shmcma_joins *joins_of(struct shmcma_coll *coll, uint64_t hash)
+{
+	struct shmcma_joins *joins;
+
+	for (size_t i = 0; i < coll->joins_count; i++)
+		if (coll->joins[i].hash == hash)
+			return &coll->joins[i];
+	joins = shmcma_grow(coll->joins, coll->joins_count, &coll->joins_capacity, sizeof(*joins));
+	if (!joins)
+		return NULL;
+	coll->joins = joins;
+	joins[coll->joins_count] = (struct shmcma_joins){ .hash = hash };
+	return &joins[coll->joins_count++];
+}
+
 static int find_members(struct shmcma_group *group, struct shmcma_av *av)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL;
@@ -120,7 +148,7 @@ static int find_members(struct shmcma_group *group, struct shmcma_av *av)
 			    "the endpoint is not in the address vector set that it joins\n");
 		return -FI_EINVAL;
 	}
-	group->joint = hash | JOIN_TAG;
+	group->joint = hash;
 	return 0;
 }
 
@@ -142,14 +170,17 @@ int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_se
 			     struct shmcma_group **out)
 {
 	struct shmcma_group *group = group_new(coll, set);
+	struct shmcma_joins *joins = NULL;
 	struct shmcma_collop *op;
 	int ret;
 
 	if (!group)
 		return -FI_ENOMEM;
 	ret = find_members(group, set->av);
-	if (!ret)
-		ret = shmcma_collop_new(group, context, &op);
+	if (!ret) {
+		joins = joins_of(coll, group->joint);
+		ret = joins ? shmcma_collop_new(group, context, &op) : -FI_ENOMEM;
+	}
 	if (!ret) {
 		ret = shmcma_eq_join_begin(shmcma_ep_eq(coll->ep), coll, &op->joining);
 		if (ret)
@@ -159,6 +190,7 @@ int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_se
 		shmcma_group_free(group);
 		return ret;
 	}
+	group->joint = ((group->joint ^ ++joins->begun) * FNV_PRIME) | JOIN_TAG;
 	group->id = ++coll->last_id & 0x7fffffff;
 	group->mc.fid = (struct fid){ .fclass = FI_CLASS_MC, .context = context, .ops = &group_ops };
 	group->mc.fi_addr = SHMCMA_ADDR_GROUP | group->id;

@@ -379,6 +379,9 @@ struct shmcma_coll {
 	struct shmcma_group *groups;
 	struct shmcma_collop *ops;
 	uint32_t last_id;
+	struct shmcma_joins *joins; /* join.c's: how often each set has been joined */
+	size_t joins_count, joins_capacity;
+	int64_t again_at; /* when what a broken group could not send or receive is tried again */
 	int (*progress)(struct shmcma_coll *coll); /* returns 0 if there was nothing to do */
 	struct shmcma_coll *next;		   /* shmcma_domain.colls */
 };

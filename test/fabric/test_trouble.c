@@ -174,14 +174,14 @@ static void crowd_close(struct crowd *crowd)
 	fi_freeinfo(crowd->pair.info);
 }
 
-/* Each of the sides in `members`, a bit for each, joins the group of them. */
-static void crowd_join(struct crowd *crowd, unsigned int members)
+/* Each of the sides in `callers`, a bit for each, joins the group of those in `members`. */
+static void crowd_join_some(struct crowd *crowd, unsigned int members, unsigned int callers)
 {
 	struct fi_av_set_attr attr = { .start_addr = FI_ADDR_NOTAVAIL, .end_addr = FI_ADDR_NOTAVAIL };
 	struct fid_av_set *set;
 
 	for (int i = 0; i < crowd->count; i++) {
-		if (!(members >> i & 1))
+		if (!(callers >> i & 1))
 			continue;
 		gives(fi_av_set(crowd->sides[i].av, &attr, &set, NULL), 0);
 		for (int j = 0; j < crowd->count; j++)
@@ -192,6 +192,11 @@ static void crowd_join(struct crowd *crowd, unsigned int members)
 		      0);
 		gives(fi_close(&set->fid), 0);
 	}
+}
+
+static void crowd_join(struct crowd *crowd, unsigned int members)
+{
+	crowd_join_some(crowd, members, members);
 }
 
 /* Waits until all joins have ended. Returns how many ended with FI_EBUSY; others ended with `other`. */
@@ -251,6 +256,29 @@ static void group_full_for_one(void)
 	crowd_leave(&crowd, 3);
 	crowd_join(&crowd, 7);
 	gives(crowd_await(&crowd, 0), 0);
+	crowd_close(&crowd);
+}
+
+/*
+ * The first is full when the second joins, and has space when it joins itself: its join ends, too, and what was never sent
+ * for it does not spoil the next one.
+ */
+static void group_full_at_first(void)
+{
+	struct crowd crowd;
+
+	crowd_open(&crowd, 3);
+	crowd_join(&crowd, 5);
+	gives(crowd_await(&crowd, 0), 0);
+	crowd_join_some(&crowd, 3, 2);
+	gives(crowd_await(&crowd, 0), 1);
+	crowd_leave(&crowd, 2);
+	crowd_join_some(&crowd, 3, 1);
+	gives(crowd_await(&crowd, FI_ECONNRESET), 0);
+	for (int i = 0; i < 2; i++) {
+		crowd_join(&crowd, 3);
+		gives(crowd_await(&crowd, 0), 0);
+	}
 	crowd_close(&crowd);
 }
 
@@ -489,6 +517,7 @@ int main(void)
 		ALONE_ENV(peer_has_room, "FI_SHMCMA_PEERS=2"),
 		ALONE_ENV(group_full, "FI_SHMCMA_PEERS=1"),
 		ALONE_ENV(group_full_for_one, "FI_SHMCMA_PEERS=2"),
+		ALONE_ENV(group_full_at_first, "FI_SHMCMA_PEERS=1"),
 		ALONE_ENV(group_full_of_two, "FI_SHMCMA_PEERS=1"),
 		TROUBLE(written_over,
 			"`FI_ECONNABORTED`; log: `nothing more is taken from it or sent to it`"),
