@@ -299,16 +299,20 @@ static void break_group(struct shmcma_group *group, uint32_t peer, int error)
  * The time between two tries of a broken group to send or receive a message, in nanoseconds. A try may write a line to the
  * log.
  */
-#define AGAIN_NS 100000000
+#define AGAIN_NS 500000000
 
 static void try_later(struct shmcma_coll *coll)
 {
 	coll->again_at = sc_clock_ns() + AGAIN_NS;
 }
 
-static bool is_due(const struct shmcma_coll *coll)
+/* Tells whether it is time to try again. If so, those that fail call try_later() once more. */
+static bool take_due(struct shmcma_coll *coll)
 {
-	return !coll->again_at || sc_clock_ns() >= coll->again_at;
+	if (coll->again_at && sc_clock_ns() < coll->again_at)
+		return false;
+	coll->again_at = 0;
+	return true;
 }
 
 /*
@@ -333,14 +337,14 @@ static bool alarm_member(struct shmcma_group *group, uint32_t rank)
 	return true;
 }
 
-/* Tells each other member, once, and receives the messages of all. */
-static void attend_broken(struct shmcma_group *group)
+/* Tells each other member, once, if that is due, and receives the messages of all. */
+static void attend_broken(struct shmcma_group *group, bool due)
 {
 	uint32_t next = group->count;
 
 	if (group->drain.state == SHMCMA_IDLE)
 		stand(&group->drain, LAST_STEP);
-	if (!is_due(group->coll))
+	if (!due)
 		return;
 	for (uint32_t rank = group->count; rank-- > group->next_notified;)
 		if (!alarm_member(group, rank))
@@ -443,16 +447,18 @@ static bool begin(struct shmcma_collop *op, struct shmcma_way *way)
 			transfer->state = SHMCMA_DONE;
 		else
 			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
-		if (ret == -EAGAIN && op->settled)
-			try_later(op->group->coll);
-		if (ret == -EAGAIN)
-			return true;
-		if (ret) {
+		if (ret && ret != -EAGAIN) {
 			break_group(op->group, peer, ret);
 			if (!is_introducing(op))
 				return false;
-			transfer->state = SHMCMA_DONE;
 		}
+		if (ret == -EAGAIN || (ret && !sends && !sc_peer_error(op->group->peers[peer]))) {
+			if (op->settled)
+				try_later(op->group->coll);
+			return true;
+		}
+		if (ret)
+			transfer->state = SHMCMA_DONE;
 		op->group->coll->begun = true;
 		way->begun++;
 	}
@@ -536,6 +542,7 @@ void shmcma_collop_begin(struct shmcma_collop *op)
 static int coll_progress(struct shmcma_coll *coll)
 {
 	struct shmcma_collop *next;
+	bool due = take_due(coll);
 	int done;
 
 	coll->begun = false;
@@ -547,13 +554,13 @@ static int coll_progress(struct shmcma_coll *coll)
 	take_completions(coll);
 	for (struct shmcma_collop *op = coll->ops; op; op = next) {
 		next = op->next;
-		if (!op->settled || is_due(coll))
+		if (!op->settled || due)
 			advance(op);
 	}
 	for (struct shmcma_group *group = coll->groups; group; group = group->next) {
 		if (group->error)
-			attend_broken(group);
-		else if (group->alarm.state == SHMCMA_IDLE)
+			attend_broken(group, due);
+		else if (!group->closed && group->alarm.state == SHMCMA_IDLE)
 			stand(&group->alarm, 0);
 	}
 	return done;
@@ -606,6 +613,9 @@ void shmcma_group_leave(struct shmcma_group *group)
 		return;
 	cancel(&group->alarm);
 	take_completions(group->coll);
+	/* an alarm that is coming, in parts or already here: the endpoint frees the group */
+	if (group->error || group->alarm.state != SHMCMA_IDLE)
+		return;
 	shmcma_list_remove(group->coll->groups, group, next);
 	shmcma_group_free(group);
 }

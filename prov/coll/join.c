@@ -35,7 +35,10 @@ static int group_close(struct fid *fid)
 	shmcma_unlock(domain);
 	shmcma_object_del(&group->object);
 	shmcma_lock(domain);
-	shmcma_group_leave(group);
+	if (group->coll)
+		shmcma_group_leave(group);
+	else /* another thread has closed the endpoint meanwhile */
+		shmcma_group_free(group);
 	shmcma_unlock(domain);
 	return 0;
 }

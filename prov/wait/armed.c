@@ -70,14 +70,19 @@ struct slept {
 	bool busy; /* a thread must poll it before it sleeps on it */
 	bool kept; /* stays armed for a sleeper on an event queue, which no domain lists */
 	bool refused; /* a message of a group waits for space */
+	int64_t again_at; /* when a broken group tries again; 0: it owes nothing */
 };
 
 static struct slept slept_group(struct shmcma_coll *coll)
 {
 	bool kept = coll->join_wait && atomic_load(&coll->join_wait->listens);
 
-	return (struct slept){ coll->core, &coll->watcher, coll->begun, kept,
-			       sc_ep_refusals(coll->core) != coll->refusals };
+	return (struct slept){ coll->core,
+			       &coll->watcher,
+			       coll->begun,
+			       kept,
+			       sc_ep_refusals(coll->core) != coll->refusals,
+			       coll->again_at };
 }
 
 /* Finds the n-th endpoint of the set. If there are fewer, returns false and lowers *n by their number. */
@@ -87,7 +92,7 @@ static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct
 		*n -= polled->count;
 		return false;
 	}
-	*slept = (struct slept){ polled->eps[*n]->core, &polled->eps[*n]->watcher, false, false, false };
+	*slept = (struct slept){ .core = polled->eps[*n]->core, .watcher = &polled->eps[*n]->watcher };
 	return true;
 }
 
@@ -375,8 +380,10 @@ static bool rest_has_room(const struct shmcma_wait *wait)
 
 static int rest_core(const struct slept *slept, bool refused, struct sc_sleep *sleep, int64_t *limit)
 {
-	if (slept->busy)
+	if (slept->busy || (slept->again_at && slept->again_at <= sc_clock_ns()))
 		return -FI_EAGAIN;
+	if (slept->again_at && slept->again_at < *limit)
+		*limit = slept->again_at;
 	return refused || slept->refused ? sc_ep_rest_refused(slept->core, sleep, limit)
 					 : sc_ep_rest(slept->core, sleep, limit);
 }

@@ -381,7 +381,7 @@ struct shmcma_coll {
 	uint32_t last_id;
 	struct shmcma_joins *joins; /* join.c's: how often each set has been joined */
 	size_t joins_count, joins_capacity;
-	int64_t again_at; /* when what a broken group could not send or receive is tried again */
+	int64_t again_at; /* when broken groups try again what they could not send or receive; 0: nothing */
 	int (*progress)(struct shmcma_coll *coll); /* returns 0 if there was nothing to do */
 	struct shmcma_coll *next;		   /* shmcma_domain.colls */
 };

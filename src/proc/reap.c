@@ -243,10 +243,24 @@ static void note_other(const char *name, void *arg)
 		return;
 	}
 	held = sc_lifelock_check(fd, NULL);
-	if (held == 1)
+	if (held == 1 || (!held && sc_owner_may_live(name, fd)))
 		note_claims(pass, fd);
 	pass->blind |= held < 0;
 	SC_CALL("reap.reader_close", close(fd));
+}
+
+/*
+ * Tells whether the file may be that of a living peer. In a user namespace other than the first a process cannot tell
+ * the user by the name, and looks at the owner of each file.
+ */
+static bool may_await(const char *name, uint32_t uid)
+{
+	const struct sc_host *host;
+	struct sc_addr parts;
+
+	return sc_addr_is_file_of(name, uid) ||
+	       (!sc_host_get(&host) && sc_addr_uid(host) == SC_ADDR_ANY_UID &&
+		!sc_addr_parse_file(name, &parts));
 }
 
 /*
@@ -258,7 +272,7 @@ static void find_awaited(struct pass *pass)
 	int err;
 
 	(void)sc_shmfile_any(note_own, pass);
-	err = each_name(note_other, pass);
+	err = each(may_await, note_other, pass);
 	if (err) {
 		pass->blind = true;
 		pass->lack = lack_of(err);

@@ -797,6 +797,79 @@ static void test_claims(void **state)
 	sc_seg_destroy(seg);
 }
 
+struct awaits {
+	char dead[SC_ADDR_NAME_MAX];
+	bool loses; /* its life lock */
+};
+
+/* A living process that has not let in the owner of the dead file yet. */
+static void await(struct child *self, void *arg)
+{
+	const struct awaits *awaits = arg;
+	struct sc_addr parts;
+	struct sc_seg *seg;
+	uint64_t nonce;
+
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	CHILD_CHECK(!sc_addr_parse_file(awaits->dead, &parts));
+	memcpy(&nonce, parts.nonce, sizeof(nonce));
+	sc_seg_claims(seg)[0] = SC_ABI_TICKET(parts.pid, nonce) | SC_ABI_PUBLISHED;
+	if (awaits->loses)
+		lose_lock(seg->header.address);
+	child_tell(self, seg->header.address);
+	child_wait(self);
+}
+
+/* A living peer counts as one that awaits messages also without its life lock. */
+static void test_awaited_without_lock(void **state)
+{
+	struct awaits awaits = { .loses = true };
+	char living[SC_ADDR_NAME_MAX];
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner, own, awaits.dead);
+	child_kill(&owner);
+	assert_true(child_start(&owner, await, &awaits));
+	file_of(owner.line, living);
+	assert_stays(awaits.dead, -EBUSY);
+	child_kill(&owner);
+	assert_reaped(awaits.dead);
+	assert_reaped(living);
+}
+
+static void reap_elsewhere(struct child *self, void *arg)
+{
+	(void)self;
+	if (unshare(CLONE_NEWUSER))
+		_exit(CHILD_SKIPS);
+	CHILD_CHECK(sc_reap_name(arg) == -EBUSY);
+}
+
+/* A reaper in a user namespace sees that a peer outside awaits messages. */
+static void test_awaited_outside(void **state)
+{
+	struct awaits awaits = { .loses = false };
+	char living[SC_ADDR_NAME_MAX];
+	struct child owner;
+	int status;
+
+	(void)state;
+	assert_true(child_start(&owner, dies_elsewhere, NULL));
+	(void)child_reap(&owner);
+	if (!owner.line[0])
+		skip();
+	file_of(owner.line, awaits.dead);
+	assert_true(child_start(&owner, await, &awaits));
+	file_of(owner.line, living);
+	status = child_run(reap_elsewhere, awaits.dead);
+	CHILD_ASSERT(status);
+	child_kill(&owner);
+	assert_reaped(awaits.dead);
+	assert_reaped(living);
+	assert_true(sc_reap_scan_unsure() >= 0);
+}
+
 /* ---- services -------------------------------------------------------------------------------- */
 
 static char service[40]; /* a name for this run */
@@ -1459,6 +1532,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_scan_without_descriptors),
 		cmocka_unit_test(test_blind),
 		cmocka_unit_test(test_claims),
+		cmocka_unit_test(test_awaited_without_lock),
+		cmocka_unit_test(test_awaited_outside),
 		cmocka_unit_test(test_service),
 		cmocka_unit_test(test_service_taken),
 		cmocka_unit_test(test_service_without_files),
