@@ -92,6 +92,8 @@ configure_in()
 	fi
 	printf '+ cd %s && %s/configure -q %s\n' "$dir" "$(pwd)" "$*"
 	top=$(pwd)
+	# objects of other options are not made anew by themselves
+	[ ! -f "$dir/config.options" ] || make -s -C "$dir" clean >"$dir/clean.log" 2>&1 || return 1
 	(cd "$dir" && "$top/configure" -q "$@") || return 1
 	echo "$*" >"$dir/config.options"
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -306,6 +307,7 @@ static int run(int argc, char **argv)
 	for (int i = 0; i < argc; i++)
 		if (!command_count(argv[i], INT_MAX, &pid))
 			return command_misused();
+	signal(SIGCHLD, SIG_DFL); /* if it was ignored, the kernel would keep no status of a child */
 	findings_begin(command_json);
 	is_found = libfabric_check();
 	check_shm();

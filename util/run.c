@@ -382,6 +382,8 @@ static int run(int argc, char **argv)
 		return COMMAND_FAULT;
 	read_reports(&job);
 	job.removed = sc_reap_scan();
+	if (job.removed < 0)
+		job.removed = 0; /* the log has the error */
 	status = redirect(report) ? COMMAND_OK : COMMAND_FAULT;
 	if (status == COMMAND_OK)
 		(command_json ? tell_json : tell)(&job, argv);

@@ -292,8 +292,8 @@ static int wait_slow(struct watch *watch, uint32_t slot, const uint64_t *word, u
 
 /*
  * Returns the hazard words of the peer that has claimed that slot; NULL: it can have none. A peer copies nothing before
- * it has published its claim, nor after it has departed. If the peer is not accepted, we have not yet seen that it has
- * given the slot memory: a slot that cannot be read has none.
+ * it has published its claim, nor after it has departed. If the peer is not accepted, or refused in its claim, we have not
+ * seen that it has given the slot memory: a slot that cannot be read has none.
  */
 static struct sc_abi_hazards *hazards_of(const struct sc_ep *ep, uint32_t slot)
 {
@@ -301,9 +301,11 @@ static struct sc_abi_hazards *hazards_of(const struct sc_ep *ep, uint32_t slot)
 	bool accepted = ep->accepted[slot / 64] >> slot % 64 & 1;
 	struct sc_abi_hazards *hazards = &sc_seg_slot(ep->seg, slot)->hazards;
 
-	if ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_PUBLISHED || claim & SC_ABI_CLAIM_REFUSED)
+	if ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_PUBLISHED)
 		return NULL;
-	return accepted || sc_probe_is_there(hazards, sizeof(*hazards)) ? hazards : NULL;
+	if ((accepted && !(claim & SC_ABI_CLAIM_REFUSED)) || sc_probe_is_there(hazards, sizeof(*hazards)))
+		return hazards;
+	return NULL;
 }
 
 /* Tells whether the peer copies under any registration; nearly always it does not. */

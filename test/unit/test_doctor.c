@@ -99,6 +99,10 @@ static void test_doctor(void **state)
 	says(text, "left-overs: ");
 	says(text, "ok       messages: messages of 8 B, 4 KiB and 1 MiB arrive, the last also without "
 		   "cross memory");
+	if (strstr(text, "can read each other's memory")) {
+		(void)run_command("trap '' CHLD; shmcma doctor", text);
+		says(text, "can read each other's memory");
+	}
 	assert_int_equal(run_command("FI_PROVIDER_PATH=/nowhere shmcma doctor", text), 1);
 	says(text, "FI_PROVIDER_PATH=/nowhere has no libshmcma-fi.so");
 	assert_int_equal(run_command("FI_PROVIDER_PATH=/no+where shmcma doctor", text), 1);

@@ -777,20 +777,27 @@ static void claim_by_hand(uint32_t slot, uint64_t claim, const struct sc_reg *re
 	sc_add_acq_rel_32(&sc_seg_presence(target.ep->seg)->membership, 1);
 }
 
-/* A peer that was refused in its claim has no memory there, and copies nothing: the owner does not wait for it. */
-static void test_refused(void **state)
-{
-	struct sc_reg *reg = must_open(RW, 0, 0x1000);
-
-	(void)state;
-	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_CLAIM_REFUSED | SC_ABI_PUBLISHED, reg);
-	target.ep->accepted[0] |= 1ULL << 3; /* the endpoint sets this bit when it refuses, too */
-	assert_int_equal(sc_reg_close(reg), 0);
-}
-
 static void let_go_by_hand(void)
 {
 	sc_store_release_64(&sc_seg_slot(target.ep->seg, 3)->hazards.words[0], 0);
+}
+
+/*
+ * A peer that was refused in its claim may have memory there, that it has given itself, and copy: the owner waits for it.
+ * Without memory it copies nothing.
+ */
+static void test_refused(void **state)
+{
+	const uint64_t claim = SC_ABI_CLAIM_ELSEWHERE | SC_ABI_CLAIM_REFUSED | SC_ABI_PUBLISHED;
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+
+	(void)state;
+	sc_store_release_64(&sc_seg_claims(target.ep->seg)[2], claim);
+	target.ep->accepted[0] |= 3ULL << 2; /* the endpoint sets these bits when it refuses, too */
+	claim_by_hand(3, claim, reg);
+	meanwhile = let_go_by_hand;
+	assert_int_equal(sc_reg_close(reg), 0);
+	assert_true(!meanwhile);
 }
 
 /* The owner refuses a peer without a possible address, and waits for it all the same. */
