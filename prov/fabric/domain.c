@@ -198,6 +198,7 @@ static void forked(struct fid *fid)
 	domain->fid.ops = &forked_ops.ops;
 	domain->fid.mr = &shmcma_mr_forked_ops;
 	shmcma_lock_forked(domain);
+	atomic_store(&domain->visitors, 0); /* those threads are the parent's */
 }
 
 int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,

@@ -934,6 +934,90 @@ static void torn_rank(const void *arg)
 	close_parent();
 }
 
+/* ---- amid a join ----------------------------------------------------------------------------- */
+
+#define JOIN_FORKS 20
+#define CHILD_RANK 1
+
+struct joining {
+	struct mt_ep ep;
+	struct fid_eq *eq;
+	struct fid_av_set *set;
+	struct fid_mc *mc;
+	_Atomic bool stop;
+};
+
+static void *read_events(void *arg)
+{
+	struct joining *joining = arg;
+	struct fi_eq_entry entry;
+	uint32_t event;
+
+	while (!atomic_load(&joining->stop))
+		mt_require(fi_eq_read(joining->eq, &event, &entry, sizeof(entry), 0) == -FI_EAGAIN,
+			   "an event");
+	return NULL;
+}
+
+static void open_joining(struct joining *joining, const struct mt_ep *other)
+{
+	struct fi_av_set_attr attr = { .start_addr = FI_ADDR_NOTAVAIL, .end_addr = FI_ADDR_NOTAVAIL };
+	struct fi_eq_attr eq_attr = { 0 };
+	fi_addr_t addr;
+
+	mt_open(&joining->ep, &(struct mt_open){ .caps = FI_COLLECTIVE });
+	mt_must(fi_eq_open(joining->ep.fabric, &eq_attr, &joining->eq, NULL));
+	mt_must(fi_domain_bind(joining->ep.domain, &joining->eq->fid, 0));
+	mt_must(fi_av_set(joining->ep.av, &attr, &joining->set, NULL));
+	mt_must(fi_av_set_insert(joining->set, mt_insert(&joining->ep, joining->ep.name)));
+	mt_must(fi_av_set_insert(joining->set, mt_insert(&joining->ep, other->name)));
+	mt_must(fi_av_set_addr(joining->set, &addr));
+	mt_must(fi_join_collective(joining->ep.ep, addr, joining->set, 0, &joining->mc, NULL));
+}
+
+static void close_joining(struct joining *joining)
+{
+	mt_must(fi_close(&joining->set->fid));
+	mt_must(fi_close(&joining->ep.ep->fid));
+	mt_must(fi_close(&joining->mc->fid)); /* its join has not ended before */
+	mt_must(fi_close(&joining->ep.cq->fid));
+	mt_must(fi_close(&joining->ep.av->fid));
+	mt_must(fi_close(&joining->ep.domain->fid));
+	mt_must(fi_close(&joining->eq->fid));
+	mt_must(fi_close(&joining->ep.fabric->fid));
+	fi_freeinfo(joining->ep.info);
+}
+
+/* A thread reads an event queue, and so polls a join that the other member does not answer: fork(2) finds it in there. */
+static void amid_join_rank(const void *arg)
+{
+	static struct joining joining;
+	pthread_t thread;
+	struct mt_ep other;
+	int status;
+
+	(void)arg;
+	mt_open(&other, &(struct mt_open){ .caps = FI_COLLECTIVE });
+	open_joining(&joining, &other);
+	mt_must(-pthread_create(&thread, NULL, read_events, &joining));
+	for (int i = 0; i < JOIN_FORKS; i++) {
+		pid_t pid = fork();
+
+		mt_require(pid >= 0, "fork");
+		if (!pid) {
+			mt_rank = CHILD_RANK;
+			close_joining(&joining);
+			_exit(0);
+		}
+		mt_require(waitpid(pid, &status, 0) == pid && status == 0, "child %d: status %#x, %s", i,
+			   status, mt_failure(CHILD_RANK));
+	}
+	atomic_store(&joining.stop, true);
+	pthread_join(thread, NULL);
+	close_joining(&joining);
+	mt_close(&other);
+}
+
 /* ---- daemon(3) ------------------------------------------------------------------------------- */
 
 #define DAEMON_NAME 3 /* of what its parent has had open */
@@ -1074,6 +1158,7 @@ int main(void)
 		{ .name = "eight-fork-at-once", .ranks = 2, .rank = forkers_rank, .arg = &eight },
 		{ .name = "32-fork-at-once", .ranks = 2, .rank = forkers_rank, .arg = &many },
 		{ .name = "torn", .ranks = 1, .rank = torn_rank },
+		{ .name = "amid-join", .ranks = 1, .rank = amid_join_rank },
 		{ .name = "daemon-before", .ranks = 2, .rank = daemon_rank, .arg = &before },
 		{ .name = "daemon-after", .ranks = 2, .rank = daemon_rank, .arg = &after },
 		{ .name = "one-pid-exit", .ranks = 2, .rank = one_pid_rank, .arg = &by_exit },
