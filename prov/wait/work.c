@@ -108,16 +108,27 @@ static struct shmcma_work *due_locked(struct shmcma_cntr *cntr)
 	return NULL;
 }
 
+/* Nothing has come into a multi-receive buffer that waits, so its error gives it back. */
+static void describe_message(const struct shmcma_work *work, struct sc_comp *comp)
+{
+	if (work->event == SC_EVENT_SEND)
+		comp->tag = work->send.tag;
+	if (work->event != SC_EVENT_RECV)
+		return;
+	comp->tag = work->recv.tag;
+	if (work->flags & SC_RECV_MULTI)
+		comp->flags = SC_COMP_MULTI_DONE;
+}
+
 /* Reports an operation that is cancelled or cannot be posted, like any failed operation. */
 static void fail_locked(struct shmcma_work *work, int error)
 {
 	struct shmcma_ep *ep = work->ep;
 	struct shmcma_cntr *own = ep->cntrs[work->event];
 	struct shmcma_cq *cq = work->event == SC_EVENT_RECV ? ep->rx_cq : ep->tx_cq;
-	const struct sc_comp comp = { .context = work->context,
-				      .cq_flags = work->cq_flags,
-				      .err = -error };
+	struct sc_comp comp = { .context = work->context, .cq_flags = work->cq_flags, .err = -error };
 
+	describe_message(work, &comp);
 	if (work->counted)
 		sc_cntr_add(&work->counted->errors, 1);
 	if (own && &own->count != work->counted && !(work->counted && work->flags & SC_SILENT))

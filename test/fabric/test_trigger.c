@@ -291,6 +291,46 @@ static void cancelled(void)
 	pair_close(&pair);
 }
 
+/* A multi-receive buffer is given back. */
+static void is_failed_recv(struct pair *pair, uint64_t flags, uint64_t tag, int err)
+{
+	struct fi_cq_err_entry error = pair_error(pair, &pair->b);
+
+	gives(error.err, err);
+	gives(error.flags, flags);
+	gives(error.tag, tag);
+}
+
+/* Receives that are cancelled, or that cannot be posted when they are due. */
+static void failed_receives(void)
+{
+	struct fi_triggered_context contexts[3];
+	char in[3][8];
+	struct kind_msg msg = { .iov_count = 1, .addr = FI_ADDR_UNSPEC, .tag = 7 };
+	struct fid_cntr *cntr;
+	struct pair pair;
+
+	pair_open(&pair, &triggers);
+	cntr = open_cntr(&pair);
+	for (int i = 0; i < 3; i++) {
+		contexts[i] = at(cntr, 1);
+		msg.iov[0] = (struct iovec){ in[i], sizeof(in[i]) };
+		msg.context = &contexts[i];
+		msg.addr = i == 2 ? pair.b.peer : FI_ADDR_UNSPEC;
+		gives(kind_recvmsg(i == 1, &pair.b, &msg, FI_TRIGGER | (i == 1 ? 0 : FI_MULTI_RECV)), 0);
+	}
+	gives(fi_cancel(&pair.b.ep->fid, &contexts[0]), 0);
+	is_failed_recv(&pair, FI_RECV | FI_MSG | FI_MULTI_RECV, 0, FI_ECANCELED);
+	gives(fi_cancel(&pair.b.ep->fid, &contexts[1]), 0);
+	is_failed_recv(&pair, FI_RECV | FI_TAGGED, 7, FI_ECANCELED);
+	gives(fi_av_remove(pair.b.av, &pair.b.peer, 1, 0), 0);
+	gives(fi_cntr_add(cntr, 1), 0);
+	is_failed_recv(&pair, FI_RECV | FI_MSG | FI_MULTI_RECV, 0, FI_EINVAL);
+	pair_quiet(&pair, &pair.b);
+	close_cntr(cntr);
+	pair_close(&pair);
+}
+
 /* An operation that waits for its trigger goes with its endpoint. */
 static void endpoint_closed(void)
 {
@@ -1016,6 +1056,7 @@ int main(void)
 		ALONE(alias),
 		ALONE(bad_arguments),
 		ALONE(cancelled),
+		ALONE(failed_receives),
 		ALONE(endpoint_closed),
 		ALONE(more_than_room),
 		ALONE(deferred_messages),
