@@ -216,10 +216,13 @@ static int lack_of(int err)
 	return err == -EMFILE || err == -ENFILE ? err : 0;
 }
 
-/* Tells whether a file that cannot be opened awaits nobody: it has gone, is not this library's, or note_own() reads it. */
-static bool is_no_peer(int err)
+/*
+ * Tells whether a file that cannot be opened awaits nobody: it has gone, is not this library's, or note_own() reads it.
+ * note_own() does not read the files of another copy of this library in this process.
+ */
+static bool is_no_peer(int err, const struct stat *st)
 {
-	return err == -ENOENT || err == -EACCES || err == -EBUSY;
+	return err == -ENOENT || err == -EACCES || (err == -EBUSY && sc_shmfile_is_listed(st));
 }
 
 /*
@@ -238,7 +241,7 @@ static void note_other(const char *name, void *arg)
 		return;
 	fd = sc_otherfile_open(name, &st);
 	if (fd < 0) {
-		pass->blind = !is_no_peer(fd);
+		pass->blind = !is_no_peer(fd, &st);
 		pass->lack = lack_of(fd);
 		return;
 	}
