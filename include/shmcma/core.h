@@ -461,6 +461,7 @@ struct sc_ep_attr {
 	size_t tx_size;			  /* operations that may be outstanding; more if memory allows */
 	size_t rx_size;	    /* receives that may be posted; likewise */
 	struct sc_rxq *rxq; /* shared with other endpoints, with its own size; NULL: a private one */
+	bool reopens;	    /* its name and index may be opened again: it leaves no file behind */
 	bool rx_report;	    /* shared queue: receives with SC_SILENT do complete here */
 	uint32_t order;	    /* SC_ORDER_* */
 	/*

@@ -97,6 +97,7 @@ static int create_core(struct shmcma_ep *ep)
 		.service = service_of(ep),
 		.name = ep->sep ? &ep->sep->name : NULL,
 		.index = ep->index,
+		.reopens = shmcma_ep_class(ep) == FI_CLASS_RX_CTX,
 		.tx_cq = ep->tx_cq ? &ep->tx_cq->queue : NULL,
 		.rx_cq = ep->rx_cq ? &ep->rx_cq->queue : NULL,
 		/* a context that only sends has no registrations */

@@ -190,6 +190,7 @@ static void take_attr(struct sc_ep *ep, const struct sc_ep_attr *attr)
 	config_settle(ep);
 	ep->tx_size = attr->tx_size;
 	ep->regtab = attr->regtab;
+	ep->reopens = attr->reopens;
 	ep->release = attr->release;
 	ep->release_arg = attr->release_arg;
 	for (int event = 0; event < SC_EVENTS; event++)

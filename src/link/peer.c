@@ -171,7 +171,7 @@ void sc_peers_close(struct sc_ep *ep)
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-		peer->unread = has_unread(peer);
+		peer->unread = !ep->reopens && has_unread(peer);
 		unread += peer->unread;
 	}
 	ep->seg->keep_name = unread;

@@ -35,7 +35,8 @@
  * of the last one becomes that of the new one (connect_again()). The two do not mix:
  *
  *   - The owner of the last endpoint departs everywhere and unlinks the file before it opens the name again. An
- *     operation in flight ends with the last endpoint, and only then the sender connects to the new one.
+ *     operation in flight ends with the last endpoint, and only then the sender connects to the new one. The file stays for
+ *     nobody (sc_ep_attr.reopens): a peer that has not attached it does not see the answers in its bounce buffers.
  *   - Each send first looks whether the peer has closed (sc_peer_has_closed()), and the last endpoint closes before the
  *     new one opens. So no later message reaches the last one.
  *   - A peer whose messages still wait here does not come back: those messages belong to the last endpoint.

@@ -611,7 +611,7 @@ struct sc_ep {
 	uint32_t vain;	  /* times in a row that sc_ep_rest() saw work that polls then did not take */
 	bool wants_room;  /* a record or buffer found no space; until sc_ep_rest() asks */
 	bool alone;	  /* no thread of the daemon watches our peers */
-	bool closes;	  /* sc_ep_destroy() has begun */
+	bool closes, reopens; /* sc_ep_destroy() has begun; see struct sc_ep_attr */
 	bool barrier;	  /* sleepers of this process see stores of others, see wake.c */
 	uint64_t refusals;     /* posts that were refused with -EAGAIN */
 	struct sc_sleep armed; /* as the last sleeper has left it, */

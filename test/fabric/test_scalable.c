@@ -329,6 +329,47 @@ static void test_rx_again(void)
 	both_close(&both);
 }
 
+#define UNREAD 150 /* acknowledgements, more than a ring has lines */
+
+/* The sender of messages that have been received reads no acknowledgement before the context is opened again. */
+static void test_rx_answers_unread(void)
+{
+	struct fi_cq_tagged_entry entry;
+	struct both both;
+	char in[8];
+
+	both_open(&both);
+	for (int i = 0; i < UNREAD; i++) {
+		struct iovec iov = { "x", 1 };
+		struct fi_msg msg = { .msg_iov = &iov,
+				      .iov_count = 1,
+				      .addr = fi_rx_addr(both.a.peer, 1, BITS) };
+		ssize_t ret;
+
+		gives(fi_recv(both.b.rx[1], in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+		gives(fi_sendmsg(both.a.tx[1], &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION), 0);
+		while ((ret = fi_cq_read(both.b.rx_cq[1], &entry, 1)) == -FI_EAGAIN)
+			;
+		gives(ret, 1);
+	}
+	rx_close(&both.b, 1);
+	rx_enable(&both.b, 1);
+	for (int i = 0; i < UNREAD; i++) {
+		ssize_t ret;
+
+		while ((ret = fi_cq_read(both.a.tx_cq[1], &entry, 1)) == -FI_EAGAIN)
+			progress(&both);
+		if (ret == -FI_EAVAIL) {
+			struct fi_cq_err_entry error = { .err = 0 };
+
+			gives(fi_cq_readerr(both.a.tx_cq[1], &error, 0), 1);
+			gives(error.err, FI_ECONNRESET);
+		}
+	}
+	answered(&both, 1);
+	both_close(&both);
+}
+
 /* A context that was not there when it was first sent to. */
 static void test_rx_later(void)
 {
@@ -1117,6 +1158,7 @@ int main(void)
 		ALONE(test_no_collectives),
 		ALONE(test_open_again),
 		ALONE(test_rx_again),
+		ALONE(test_rx_answers_unread),
 		ALONE(test_rx_later),
 		ALONE(test_rx_under_way),
 		ALONE(test_many_times),

@@ -3403,6 +3403,26 @@ static void test_again_while_one_waits(void **state)
 	pair_close(pair);
 }
 
+/* The address of an endpoint that may be opened again is free at once, although a peer has not read all. */
+static void test_again_unread(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	assert_int_equal(sc_ep_name_init(&again_name), 0);
+	attr.name = &again_name;
+	attr.index = INDEX;
+	attr.reopens = true;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], &attr);
+	pair[1].peer = end_find(&pair[1], &pair[0]);
+	assert_int_equal(end_send(&pair[1], pair[1].peer, from, 2000, 7, SC_TAGGED | SC_SILENT), 0);
+	assert_true(pair[1].peer->bounce.loans.count);
+	end_close(&pair[1]);
+	end_open(&pair[1], &attr);
+	pair_close(pair);
+}
+
 /* Opens, and opens again each time it is told to. */
 static void open_again_and_again(struct child *self, void *arg)
 {
@@ -3886,6 +3906,7 @@ int main(void)
 		cmocka_unit_test(test_heard_but_not_reached),
 		cmocka_unit_test(test_not_reached_and_gone),
 		cmocka_unit_test(test_again_before_it_departs),
+		cmocka_unit_test(test_again_unread),
 		cmocka_unit_test(test_again_with_a_message),
 		cmocka_unit_test(test_half_way),
 		cmocka_unit_test(test_nobody_there),
