@@ -131,16 +131,20 @@ static int watch_all_locked(struct shmcma_wait *wait)
 
 static void disarm_locked(struct shmcma_wait *wait);
 
-/* Disarms an object that no thread uses any more. Returns whether watchers may know it. */
+/*
+ * Disarms an object that no thread uses any more. Calls that close exclude each other even if data calls take no lock.
+ * Returns whether watchers may know the object.
+ */
 static bool was_watched(struct shmcma_wait *wait)
 {
-	bool watched;
+	struct shmcma_domain *domain = wait->domain;
+	bool taken = domain->locks.common.taken, watched;
 
-	shmcma_lock_enter(wait->locked);
+	taken ? shmcma_lock_enter(wait->locked) : shmcma_lock_common(domain);
 	if (wait->armed)
 		disarm_locked(wait);
 	watched = wait->watched;
-	shmcma_lock_leave(wait->locked);
+	taken ? shmcma_lock_leave(wait->locked) : shmcma_unlock_common(domain);
 	return watched;
 }
 

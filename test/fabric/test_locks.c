@@ -789,6 +789,56 @@ static void test_control(void)
 	bench_close(bench);
 }
 
+#define CLOSERS 2
+#define CLOSED 100 /* queues that each of them closes */
+
+static pthread_barrier_t closers;
+
+static struct fid_cq *armed_queue(struct bench *bench)
+{
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD };
+	struct fid_cq *cq;
+	struct fid *fid;
+
+	gives(fi_cq_open(bench->pair.domain, &attr, &cq, NULL), 0);
+	fid = &cq->fid;
+	gives(fi_trywait(bench->pair.fabric, &fid, 1), 0);
+	return cq;
+}
+
+static void *close_queues(void *arg)
+{
+	struct fid_cq **queues = arg;
+
+	pthread_barrier_wait(&closers);
+	for (uint32_t i = 0; i < CLOSED; i++)
+		gives(fi_close(&queues[i]->fid), 0);
+	return NULL;
+}
+
+/* Threads close queues at once that others sleep on after fi_trywait: those that stay can be tried again. */
+static void test_close_armed(void)
+{
+	struct bench *bench = bench_open(FI_THREAD_DOMAIN, 0);
+	struct fid_cq *queues[CLOSERS][CLOSED], *stays = armed_queue(bench);
+	struct fid *fid = &stays->fid;
+	pthread_t threads[CLOSERS];
+
+	gives(pthread_barrier_init(&closers, NULL, CLOSERS), 0);
+	for (uint32_t round = 0; round < ROUNDS / 3; round++) {
+		for (uint32_t i = 0; i < CLOSED; i++)
+			for (uint32_t j = 0; j < CLOSERS; j++)
+				queues[j][i] = armed_queue(bench);
+		for (uint32_t j = 0; j < CLOSERS; j++)
+			gives(pthread_create(&threads[j], NULL, close_queues, queues[j]), 0);
+		for (uint32_t j = 0; j < CLOSERS; j++)
+			gives(pthread_join(threads[j], NULL), 0);
+		gives(fi_trywait(bench->pair.fabric, &fid, 1), 0);
+	}
+	gives(fi_close(&stays->fid), 0);
+	bench_close(bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -806,6 +856,7 @@ int main(void)
 		ALONE(test_unbound),
 		ALONE(test_forked),
 		ALONE(test_control),
+		ALONE(test_close_armed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
