@@ -65,13 +65,16 @@ static bool has(const struct shmcma_wait *wait)
 	return differs(wait, &container_of(wait, struct shmcma_cntr, wait)->seen);
 }
 
-/* Reports a change to one thread. Others may sleep until the counter has the new value. */
+/*
+ * Reports a change to one thread. Others may sleep until the counter has the new value, or wait for its set: these look
+ * after a signal, which has disarmed the counter, and then has() finds nothing.
+ */
 static bool found(struct shmcma_wait *wait)
 {
 	struct shmcma_cntr *cntr = container_of(wait, struct shmcma_cntr, wait);
 	bool changed = has(wait);
 
-	if (__builtin_expect(changed && wait->armed, 0))
+	if (__builtin_expect(changed && (wait->armed || wait->set), 0))
 		shmcma_wait_wake_locked(wait);
 	cntr->seen = read_both(cntr);
 	return changed;

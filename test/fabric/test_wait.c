@@ -2066,6 +2066,26 @@ static void set_signal_all(void)
 	}
 }
 
+/* A counter of a set changes, which ends all waits for the set: the first thread that sees it leaves it to the others. */
+static void set_counter_all(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct waiter waiters[TOGETHER], waiter = { 0 };
+		struct members members;
+		struct pair pair;
+
+		pair_open(&pair, NULL);
+		members_open(&pair, &members, objects[i]);
+		waiter.set = members.set;
+		waiters_start(waiters, &waiter);
+		gives(fi_cntr_add(members.cntr, 1), 0);
+		gives(fi_cntr_read(members.cntr), 1);
+		waiters_end(waiters, 0);
+		members_close(&members);
+		pair_close(&pair);
+	}
+}
+
 /* New members of a set wake a thread that already sleeps on it. */
 static void set_grows(void)
 {
@@ -2460,6 +2480,7 @@ int main(void)
 		ALONE(set_of_another_fabric),
 		ALONE(set_every_object),
 		ALONE(set_signal_all),
+		ALONE(set_counter_all),
 		ALONE(set_read_beside),
 		ALONE(set_held),
 		ALONE(set_grows),
