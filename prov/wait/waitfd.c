@@ -50,20 +50,24 @@ void shmcma_pipe_raise(struct shmcma_pipe *pipe)
 {
 	ssize_t written = 0;
 
-	if (!atomic_exchange(&pipe->readable, true) && is_ours(pipe, 1))
+	/* without the read end, which the application may have closed, the writer gets SIGPIPE */
+	if (!atomic_exchange(&pipe->readable, true) && is_ours(pipe, 1) && is_ours(pipe, 0))
 		written = write(pipe->ends[1], "", 1); /* if the pipe is full, it is readable */
 	(void)written;
 }
 
-/* Reads the bytes first: a byte that is written after `readable` has become false must stay. */
+/*
+ * Reads the byte first: a byte that is written after `readable` has become false must stay. No byte: another thread is
+ * between the two steps of shmcma_pipe_raise(), and its byte, for an event before this call, makes a later call necessary.
+ */
 bool shmcma_pipe_lower(struct shmcma_pipe *pipe)
 {
-	char bytes[16];
+	char byte;
 
 	if (!atomic_load(&pipe->readable) || !is_ours(pipe, 0))
 		return false;
-	while (read(pipe->ends[0], bytes, sizeof(bytes)) == sizeof(bytes))
-		;
+	if (read(pipe->ends[0], &byte, 1) != 1)
+		return false;
 	atomic_exchange(&pipe->readable, false);
 	return true;
 }

@@ -22,7 +22,7 @@ void shmcma_pipe_close(struct shmcma_pipe *pipe);
 void shmcma_pipe_raise(struct shmcma_pipe *pipe);
 /*
  * Makes the pipe unreadable. The look that follows sees an event after this call, or the event makes the pipe readable
- * again. Returns whether it was readable.
+ * again. Returns whether it was readable. One thread at a time.
  */
 bool shmcma_pipe_lower(struct shmcma_pipe *pipe);
 

@@ -21,10 +21,11 @@
 static int try_all(struct shmcma_wait *wait, bool alone)
 {
 	struct shmcma_wait_set *set = container_of(wait, struct shmcma_wait_set, wait);
-	bool signalled = shmcma_pipe_lower(&set->wait.pipe);
+	bool signalled;
 	int ret = 0;
 
 	pthread_mutex_lock(&set->lock);
+	signalled = shmcma_pipe_lower(&set->wait.pipe);
 	for (struct shmcma_wait *member = set->members; member && !ret; member = member->next)
 		ret = member->ops->try(member, false);
 	pthread_mutex_unlock(&set->lock);

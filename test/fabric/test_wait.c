@@ -318,6 +318,56 @@ static void descriptors_taken(void)
 	pair_close(&pair);
 }
 
+/* The application closes the descriptor that it has got; the provider has no reader then. */
+static void descriptor_closed(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	close(fd_of(&pair.a.cq->fid));
+	gives(fi_cq_signal(pair.a.cq), 0);
+	pair_close(&pair);
+}
+
+static struct pair *trying; /* its next signal meets a fi_trywait(); NULL: none does */
+static struct fid *tried;
+
+/* Takes the place of the C library's: a fi_trywait() comes between the two steps of a signal. */
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *buf, size_t len)
+{
+	struct pair *pair = trying;
+
+	trying = NULL;
+	while (pair && try_one(pair, tried))
+		; /* -FI_EAGAIN: it takes the signal */
+	return syscall(SYS_write, fd, buf, len);
+}
+
+/*
+ * The descriptor is readable after that signal, and a later fi_trywait() empties it. Nothing else signals this queue,
+ * because it has no endpoint.
+ */
+static void descriptor_tried_meanwhile(void)
+{
+	struct fi_cq_attr attr = { .wait_obj = FI_WAIT_FD };
+	struct fid_cq *cq;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	gives(fi_cq_open(pair.domain, &attr, &cq, NULL), 0);
+	gives(try_one(&pair, &cq->fid), 0);
+	tried = &cq->fid;
+	trying = &pair;
+	gives(fi_cq_signal(cq), 0);
+	must(!trying);
+	gives(is_readable(fd_of(&cq->fid), 0), 1);
+	gives(try_one(&pair, &cq->fid), 0);
+	gives(is_readable(fd_of(&cq->fid), 0), 0);
+	gives(fi_close(&cq->fid), 0);
+	pair_close(&pair);
+}
+
 /* ---- a thread that waits --------------------------------------------------------------------- */
 
 struct waiter {
@@ -2431,6 +2481,8 @@ int main(void)
 		ALONE(descriptor_array),
 		ALONE(descriptor_local),
 		ALONE(descriptors_taken),
+		ALONE(descriptor_closed),
+		ALONE(descriptor_tried_meanwhile),
 		ALONE(sread_every_object),
 		ALONE(sread_signal),
 		ALONE(sread_without_waitv),
