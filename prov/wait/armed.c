@@ -39,8 +39,8 @@
  * holds the mutex calls fi_trywait(), and waits for these locks. So a thread that finds something under a lock leaves
  * the signal to a watcher. If the endpoint of that watcher closes first, another watcher has the signal. Without a
  * watcher, if there is no endpoint or thread, the signal is owed until the lock is released; so is the signal of an
- * event queue. Only calls that enable or close endpoints, add to a counter or find that a queue has lost completions owe
- * signals; they hold no lock of a set.
+ * event queue. Only calls that enable or close endpoints, submit a triggered operation, add to a counter or find that a
+ * queue has lost completions owe signals; they hold no lock of a set.
  */
 #include "wait/wait.h"
 

@@ -90,8 +90,8 @@ void shmcma_wait_owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
 void shmcma_wait_give(struct shmcma_wait *owed);
 
 /*
- * An endpoint has been enabled, or closes, or a counter counts for more endpoints: when the lock is released, threads that
- * wait under it look again, then wait for the new set of endpoints.
+ * An endpoint has been enabled, or closes, a counter counts for more endpoints, or the first triggered operation has been
+ * submitted: when the lock is released, threads that wait under it look again, then wait for what there is now.
  */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep);
 /*

@@ -6,7 +6,8 @@
  * They are posted in that order: an operation that finds no space (-EAGAIN) stays first, and the next progress tries it
  * again. shmcma_work_run_locked() runs after each round of progress and each change of a counter by the application.
  * The next round sees a counter that rises in a data call. If the domain's thread sleeps, and so makes no rounds, the
- * end of the call sees it.
+ * end of the call sees it. A thread of the application that sleeps looks now and then while operations wait (armed.c);
+ * one that has slept since before the first of them looks when that is submitted.
  *
  * All calls hold the domain's lock, which is the only one from the first such operation on (lock.h). A waiting
  * operation keeps its counters from being closed (refs). Once it is posted, the core knows the completion counter by
@@ -15,6 +16,7 @@
 #include "wait/work.h"
 
 #include <stdlib.h>
+#include "wait/wait.h"
 
 /* ---- the lists ------------------------------------------------------------------------------- */
 
@@ -24,6 +26,8 @@ void shmcma_work_insert_locked(struct shmcma_work *work)
 	struct shmcma_work *last = cntr->last_work;
 	struct shmcma_work **link = &cntr->works;
 
+	if (!cntr->domain->triggers)
+		shmcma_wait_again_locked(&cntr->domain->locks.itself);
 	if (!last) {
 		cntr->next_trigger = cntr->domain->triggers;
 		cntr->domain->triggers = cntr;

@@ -2,6 +2,8 @@
 /* test_trigger.c: fi_trigger(3): operations with FI_TRIGGER, and deferred work. */
 #include "pair.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_trigger.h>
@@ -386,6 +388,77 @@ static void more_than_room(void)
 	close_cntr(cntr);
 	pair_close(&pair);
 	free(contexts);
+}
+
+/* ---- while a thread sleeps ---------------------------------------------------------------------- */
+
+static const struct pair_want sleeping = { .caps = PAIR_CAPS | FI_TRIGGER, .wait_obj = FI_WAIT_UNSPEC };
+
+struct sleeper {
+	struct fid_cq *cq;
+	struct fi_cq_tagged_entry entry;
+	atomic_int tid;
+	ssize_t ret;
+	pthread_t thread;
+};
+
+static void *sleep_in_read(void *arg)
+{
+	struct sleeper *sleeper = arg;
+
+	atomic_store(&sleeper->tid, gettid());
+	sleeper->ret = fi_cq_sread(sleeper->cq, &sleeper->entry, 1, NULL, -1);
+	return NULL;
+}
+
+static void sleeper_start(struct sleeper *sleeper)
+{
+	gives(pthread_create(&sleeper->thread, NULL, sleep_in_read, sleeper), 0);
+	while (!atomic_load(&sleeper->tid) || !pair_is_asleep(atomic_load(&sleeper->tid)))
+		usleep(1000);
+}
+
+/* A thread sleeps already when the operation is submitted and the counter rises; no other thread polls. */
+static void submitted_beside_a_sleeper(void)
+{
+	struct fi_triggered_context context;
+	struct sleeper sleeper = { .tid = 0 };
+	struct fid_cntr *sends;
+	struct side third;
+	struct pair pair;
+	char in[8];
+
+	pair_open(&pair, &sleeping);
+	sends = open_cntr(&pair);
+	third = pair.b;
+	third.ep = pair_open_ep(&pair);
+	third.cq = pair_open_cq(&pair);
+	pair_bind(third.ep, third.cq, third.av);
+	gives(fi_ep_bind(third.ep, &sends->fid, FI_SEND), 0);
+	gives(fi_enable(third.ep), 0);
+	gives(fi_recv(pair.a.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	while (fi_inject(third.ep, "connects", 8, third.peer)) { /* to a */
+		side_progress(&third);
+		side_progress(&pair.a);
+	}
+	pair_done(&pair, &pair.a);
+	for (int i = 0; i < 100; i++) { /* a sleeper looks for the answer of its peer */
+		side_progress(&pair.a);
+		side_progress(&third);
+	}
+	gives(fi_cntr_read(sends), 1);
+	sleeper.cq = third.cq;
+	sleeper_start(&sleeper);
+	context = at(sends, 2);
+	gives(triggered_send(false, &third, "x", 1, &context), 0);
+	gives(fi_inject(third.ep, "counts", 6, third.peer), 0);
+	gives(pthread_join(sleeper.thread, NULL), 0);
+	gives(sleeper.ret, 1);
+	must(sleeper.entry.op_context == &context);
+	gives(fi_close(&third.ep->fid), 0);
+	gives(fi_close(&third.cq->fid), 0);
+	close_cntr(sends);
+	pair_close(&pair);
 }
 
 /* A thread of the provider posts them, while the application looks at its own memory. */
@@ -1059,6 +1132,8 @@ int main(void)
 		ALONE(failed_receives),
 		ALONE(endpoint_closed),
 		ALONE(more_than_room),
+		ALONE_ENV(submitted_beside_a_sleeper,
+			  "FI_SHMCMA_SCAN=no"), /* a scan wakes all endpoints */
 		ALONE(deferred_messages),
 		ALONE(endpoint_counter),
 		ALONE(counter_works),
