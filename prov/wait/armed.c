@@ -423,7 +423,8 @@ static int rest_locked(struct shmcma_wait *wait, struct shmcma_rest *rest, bool 
 /* For a thread of the application. Returns -FI_EAGAIN also if there is something to read. */
 static int rest_caller_locked(struct shmcma_wait *wait, struct shmcma_rest *rest, bool refused)
 {
-	if (rest_locked(wait, rest, refused))
+	/* a triggered operation that is due waits for space, too */
+	if (rest_locked(wait, rest, refused || shmcma_work_is_due_locked(wait->domain)))
 		return -FI_EAGAIN;
 	if (wait->domain->triggers) /* no peer wakes for some of their events */
 		lower(&rest->limit, TRIGGER_MS);
@@ -449,14 +450,14 @@ int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest
  * another event has come.
  */
 
-/* Returns how many posts the endpoints of the object have refused. */
+/* Returns how many posts of the application the endpoints of the object have refused. */
 static uint64_t refusals_locked(const struct shmcma_wait *wait)
 {
 	const struct shmcma_polled *polled = wait->ops->polled(wait);
 	uint64_t refusals = 0;
 
 	for (size_t i = 0; i < polled->count; i++)
-		refusals += sc_ep_refusals(polled->eps[i]->core);
+		refusals += sc_ep_refusals(polled->eps[i]->core) - polled->eps[i]->work_refusals;
 	return refusals;
 }
 

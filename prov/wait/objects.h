@@ -331,6 +331,7 @@ struct shmcma_ep {
 	char name[SC_ADDR_SIZE];	 /* its service name; empty: none */
 	char *given; /* the text that it was named by, where any text is a name (shmcma_module); or NULL */
 	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
+	uint64_t work_refusals;		/* of the core's refused posts, those of triggered operations */
 	shmcma_refs refs;		/* its aliases, contexts, endpoints that share it */
 	struct shmcma_ep_fid *fids;	/* the endpoint itself, then its aliases, linked by next */
 	struct shmcma_sep *sep;		/* of a scalable endpoint and of its contexts; else NULL */

@@ -141,6 +141,18 @@ static void fail_locked(struct shmcma_work *work, int error)
 		sc_comp_ring_put_slow(&cq->queue, &comp);
 }
 
+/* Notes a refused post, because it ends no wait of the application (armed.c). */
+static int post_locked(struct shmcma_work *work)
+{
+	const struct sc_ep *core = work->ep ? work->ep->core : NULL;
+	uint64_t before = core ? sc_ep_refusals(core) : 0;
+	int ret = work->post(work);
+
+	if (core)
+		work->ep->work_refusals += sc_ep_refusals(core) - before;
+	return ret;
+}
+
 /* Returns whether an operation was posted, or has failed. */
 static bool run_cntr_locked(struct shmcma_cntr *cntr)
 {
@@ -148,7 +160,7 @@ static bool run_cntr_locked(struct shmcma_cntr *cntr)
 	bool moved = false;
 
 	while ((work = due_locked(cntr))) {
-		int ret = work->post(work);
+		int ret = post_locked(work);
 
 		if (ret == -EAGAIN)
 			break;

@@ -398,6 +398,7 @@ struct sleeper {
 	struct fid_cq *cq;
 	struct fi_cq_tagged_entry entry;
 	atomic_int tid;
+	atomic_bool ended;
 	ssize_t ret;
 	pthread_t thread;
 };
@@ -408,13 +409,15 @@ static void *sleep_in_read(void *arg)
 
 	atomic_store(&sleeper->tid, gettid());
 	sleeper->ret = fi_cq_sread(sleeper->cq, &sleeper->entry, 1, NULL, -1);
+	atomic_store(&sleeper->ended, true);
 	return NULL;
 }
 
 static void sleeper_start(struct sleeper *sleeper)
 {
 	gives(pthread_create(&sleeper->thread, NULL, sleep_in_read, sleeper), 0);
-	while (!atomic_load(&sleeper->tid) || !pair_is_asleep(atomic_load(&sleeper->tid)))
+	while (!atomic_load(&sleeper->ended) &&
+	       (!atomic_load(&sleeper->tid) || !pair_is_asleep(atomic_load(&sleeper->tid))))
 		usleep(1000);
 }
 
@@ -459,6 +462,61 @@ static void submitted_beside_a_sleeper(void)
 	gives(fi_close(&third.cq->fid), 0);
 	close_cntr(sends);
 	pair_close(&pair);
+}
+
+/* Takes the completions that are there, without the other side's help. Returns their number. */
+static size_t drain(struct side *side)
+{
+	struct fi_cq_tagged_entry entry;
+	size_t count = 0;
+
+	while (fi_cq_read(side->cq, &entry, 1) == 1)
+		count++;
+	return count;
+}
+
+/* An operation that is due finds no space. The application is refused nothing, so its wait lasts until there is space. */
+static void no_room_beside_a_sleeper(void)
+{
+	enum { MESSAGES = SANITIZED ? 6000 : 20000 };
+	struct fi_triggered_context *contexts = calloc(MESSAGES, sizeof(*contexts));
+	struct sleeper sleeper = { .tid = 0 };
+	struct fid_cntr *cntr;
+	struct pair pair;
+	size_t done;
+	char in;
+
+	must(contexts);
+	pair_open(&pair, &sleeping);
+	cntr = open_cntr(&pair);
+	gives(fi_recv(pair.b.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	post(&pair, fi_inject(pair.a.ep, "x", 1, pair.a.peer));
+	pair_done(&pair, &pair.b);
+	for (size_t i = 0; i < MESSAGES; i++) {
+		contexts[i] = at(cntr, 1);
+		gives(triggered_send(false, &pair.a, "x", 1, &contexts[i]), 0);
+	}
+	gives(fi_cntr_add(cntr, 1), 0);
+	done = 0;
+	for (int i = 0; i < 1000; i++)
+		done += drain(&pair.a);
+	must(done < MESSAGES);
+	sleeper.cq = pair.a.cq;
+	sleeper_start(&sleeper);
+	usleep(50000); /* if it is too short, the test is easier */
+	while (!atomic_load(&sleeper.ended))
+		side_progress(&pair.b);
+	gives(pthread_join(sleeper.thread, NULL), 0);
+	gives(sleeper.ret, 1);
+	for (done++; done < MESSAGES; done += drain(&pair.a))
+		pair_progress(&pair);
+	for (size_t i = 0; i < MESSAGES; i++) {
+		gives(fi_recv(pair.b.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+		pair_done(&pair, &pair.b);
+	}
+	close_cntr(cntr);
+	pair_close(&pair);
+	free(contexts);
 }
 
 /* A thread of the provider posts them, while the application looks at its own memory. */
@@ -1134,6 +1192,7 @@ int main(void)
 		ALONE(more_than_room),
 		ALONE_ENV(submitted_beside_a_sleeper,
 			  "FI_SHMCMA_SCAN=no"), /* a scan wakes all endpoints */
+		ALONE(no_room_beside_a_sleeper),
 		ALONE(deferred_messages),
 		ALONE(endpoint_counter),
 		ALONE(counter_works),
