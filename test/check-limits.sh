@@ -42,6 +42,7 @@ variables() {
 	prov/wait/fork.c process		the process that the last known fork made
 	prov/wait/fork.c warned_torn		the child has warned
 	prov/wait/progress.c running_first	the list of progress threads, under shmcma_lists_lock()
+	prov/wait/watcher.c warned		the log has told it
 	END
 }
 

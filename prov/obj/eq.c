@@ -260,7 +260,10 @@ static bool progress(struct shmcma_eq *eq)
 	return n;
 }
 
-/* Called when the queue is empty. 0: a thread may sleep until *limit; -FI_EAGAIN: it makes progress, and looks. */
+/*
+ * Called when the queue is empty. 0: a thread may sleep until *limit; -FI_ENOMEM: only in a call, since no watcher signals;
+ * -FI_EAGAIN: it makes progress, and looks.
+ */
 static int rest(struct shmcma_eq *eq, int64_t *limit)
 {
 	struct shmcma_domain *domain;
@@ -404,7 +407,8 @@ SHMCMA_CALL(ssize_t, eq_sread, struct fid_eq *fid, uint32_t *type, void *buf, si
 
 		if (ret != -FI_EAGAIN || (end != INT64_MAX && sc_clock_ns() >= end))
 			return ret;
-		if (!rest(eq, &limit) && sc_sleep(&sleep, 1, limit) == -EINTR && end == INT64_MAX)
+		if (rest(eq, &limit) != -FI_EAGAIN && sc_sleep(&sleep, 1, limit) == -EINTR &&
+		    end == INT64_MAX)
 			return -FI_EAGAIN;
 	}
 }
@@ -488,7 +492,7 @@ static int eq_try(struct shmcma_wait *wait, bool alone)
 			return -FI_EAGAIN;
 		ret = rest(eq, &limit);
 	}
-	return ret;
+	return ret ? -FI_EAGAIN : 0;
 }
 
 static const struct shmcma_wait_ops wait_ops = { .try = eq_try };

@@ -582,22 +582,26 @@ void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *col
 int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
 				  struct shmcma_domain *domain, int64_t *limit)
 {
+	int ret = 0;
+
 	for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next) {
 		const struct slept slept = slept_group(coll);
 		struct sc_sleep sleep;
 
 		if (shmcma_ep_eq(coll->ep) != eq)
 			continue;
-		if (watch(&slept, wait))
-			return -FI_EAGAIN;
+		if (watch(&slept, wait)) {
+			lower(limit, 1);
+			ret = -FI_ENOMEM;
+		}
 		coll->join_wait = wait;
 		atomic_store(&wait->listens, true);
 		if (rest_core(&slept, false, &sleep, limit))
 			return -FI_EAGAIN;
-		if (*limit != INT64_MAX)
+		if (*slept.watcher && *limit != INT64_MAX)
 			shmcma_watcher_limit(*slept.watcher, *limit);
 	}
-	return 0;
+	return ret;
 }
 
 /* ---- fi_trywait ------------------------------------------------------------------------------ */

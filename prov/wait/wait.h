@@ -111,7 +111,10 @@ void shmcma_wait_stir_locked(const struct shmcma_locked *ep);
 int shmcma_wait_join_locked(struct shmcma_wait *wait, struct shmcma_coll *coll);
 /* Called when it has ended and the queue has the event. */
 void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *coll);
-/* Called when the queue was found empty; returns as sc_ep_rest(). */
+/*
+ * Called when the queue was found empty; returns as sc_ep_rest(), and -FI_ENOMEM if a watcher is missing: a call may sleep
+ * for the millisecond that is left of *limit.
+ */
 int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
 				  struct shmcma_domain *domain, int64_t *limit);
 

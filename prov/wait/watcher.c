@@ -108,11 +108,13 @@ static void *run(void *arg)
 
 static int start(struct shmcma_watcher *watcher)
 {
+	static atomic_bool warned; /* each wait tries again */
 	int ret = sc_thread_start(&watcher->thread, STACK_SIZE, run, watcher);
 
 	if (ret) {
-		shmcma_warn(FI_LOG_CORE, "no thread for a wait object: %s; see ulimit -u\n",
-			    strerror(-ret));
+		if (!atomic_exchange(&warned, true))
+			shmcma_warn(FI_LOG_CORE, "no thread for a wait object: %s; see ulimit -u\n",
+				    strerror(-ret));
 		return ret;
 	}
 	(void)pthread_setname_np(watcher->thread, "shmcma-watch");

@@ -6,6 +6,7 @@
 #include "pair.h"
 #include "refuse.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -1616,6 +1617,85 @@ static void condition_joined(void)
 	pair_close(&pair);
 }
 
+static atomic_bool threadless; /* the provider gets no thread */
+
+/* In its place: the provider calls it for each thread that it starts, the test for none. */
+__attribute__((visibility("default"))) int pthread_attr_init(pthread_attr_t *attr)
+{
+	int (*init)(pthread_attr_t *);
+
+	*(void **)&init = dlsym(RTLD_NEXT, "pthread_attr_init");
+	return threadless ? EAGAIN : init(attr);
+}
+
+static int count_in_log(const char *words)
+{
+	char *text = pair_log_read(STDERR_FILENO, 0);
+	int count = 0;
+
+	for (const char *each = text; (each = strstr(each, words)); each++)
+		count++;
+	free(text);
+	return count;
+}
+
+struct member {
+	struct fid_ep *ep;
+	struct fid_eq *eq;
+	struct fid_mc *mc;
+};
+
+static void member_open(struct pair *pair, struct member *member, fi_addr_t *addr)
+{
+	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_UNSPEC };
+	char name[64];
+	size_t len = sizeof(name);
+
+	gives(fi_eq_open(pair->fabric, &attr, &member->eq, NULL), 0);
+	member->ep = pair_open_ep(pair);
+	pair_bind(member->ep, pair->b.cq, pair->b.av);
+	gives(fi_ep_bind(member->ep, &member->eq->fid, 0), 0);
+	gives(fi_enable(member->ep), 0);
+	gives(fi_getname(&member->ep->fid, name, &len), 0);
+	*addr = pair_insert(pair->b.av, name);
+}
+
+/* A thread waits for the end of a join, and there is no thread for a watcher: it sleeps nevertheless; one line says so. */
+static void joined_without_watcher(void)
+{
+	struct pair_want want = { .caps = PAIR_CAPS | FI_COLLECTIVE };
+	struct fi_av_set_attr attr = { .stride = 1 };
+	struct waiter waiter = { 0 };
+	struct member one, other;
+	struct fi_eq_entry entry;
+	struct fid_av_set *set;
+	struct pair pair;
+	uint32_t event;
+
+	pair_open(&pair, &want);
+	member_open(&pair, &one, &attr.start_addr);
+	member_open(&pair, &other, &attr.end_addr);
+	gives(fi_av_set(pair.b.av, &attr, &set, NULL), 0);
+	threadless = true;
+	gives(fi_join_collective(one.ep, FI_ADDR_NOTAVAIL, set, 0, &one.mc, NULL), 0);
+	waiter.eq = one.eq;
+	waiter_start(&waiter);
+	await_asleep(&waiter);
+	gives(fi_join_collective(other.ep, FI_ADDR_NOTAVAIL, set, 0, &other.mc, NULL), 0);
+	gives(fi_eq_sread(other.eq, &event, &entry, sizeof(entry), -1, 0), sizeof(entry));
+	gives(waiter_end(&waiter), sizeof(entry));
+	gives(count_in_log("no thread for a wait object"), 1);
+	threadless = false;
+	gives(fi_close(&one.mc->fid), 0);
+	gives(fi_close(&other.mc->fid), 0);
+	gives(fi_close(&one.ep->fid), 0);
+	gives(fi_close(&other.ep->fid), 0);
+	gives(fi_close(&set->fid), 0);
+	gives(fi_close(&one.eq->fid), 0);
+	gives(fi_close(&other.eq->fid), 0);
+	pair_close(&pair);
+}
+
 /* A queue for receives, with a condition, and one for sends, of one endpoint: one lock, one watcher. */
 struct halves {
 	struct fid_cq *rx, *tx;
@@ -2522,6 +2602,7 @@ int main(void)
 		ALONE(condition_enabled),
 		ALONE(condition_closed),
 		ALONE(condition_joined),
+		ALONE(joined_without_watcher),
 		ALONE(condition_held),
 		ALONE(sread_refused_twice),
 		ALONE(refused_by_descriptor),
