@@ -243,13 +243,6 @@ void shmcma_wait_wake_locked(struct shmcma_wait *wait)
 	}
 }
 
-/* Tells whether a signal takes the application's mutex. */
-static bool has_condition(const struct shmcma_wait *wait)
-{
-	return wait->obj == FI_WAIT_MUTEX_COND ||
-	       (wait->set && wait->set->wait.obj == FI_WAIT_MUTEX_COND);
-}
-
 /*
  * Signals the object. A watcher wakes a thread in pthread_cond_wait(), because this thread has a lock. The endpoint may
  * be newer than that thread's look, and its watcher not know the object. A watcher that is about to signal does so once
@@ -259,7 +252,7 @@ static bool pass_on_locked(struct shmcma_wait *wait)
 {
 	struct slept slept;
 
-	if (!has_condition(wait)) {
+	if (!shmcma_wait_has_condition(wait)) {
 		shmcma_wait_signal(wait);
 		return true;
 	}
@@ -314,7 +307,7 @@ static bool is_slept_on_outside(const struct shmcma_wait *wait)
 {
 	const struct shmcma_wait *of_set = wait->set ? &wait->set->wait : wait;
 
-	return shmcma_wait_has_pipe(of_set) || has_condition(wait);
+	return shmcma_wait_has_pipe(of_set) || shmcma_wait_has_condition(wait);
 }
 
 static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
@@ -566,12 +559,12 @@ int shmcma_wait_join_locked(struct shmcma_wait *wait, struct shmcma_coll *coll)
 {
 	const struct slept slept = slept_group(coll);
 
-	return has_condition(wait) ? watch(&slept, wait) : 0;
+	return shmcma_wait_has_condition(wait) ? watch(&slept, wait) : 0;
 }
 
 void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *coll)
 {
-	if (!has_condition(wait)) {
+	if (!shmcma_wait_has_condition(wait)) {
 		shmcma_wait_signal(wait);
 		return;
 	}

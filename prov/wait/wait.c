@@ -74,6 +74,11 @@ static bool broadcast(struct shmcma_wait *wait, bool waits)
 	return true;
 }
 
+bool shmcma_wait_has_condition(const struct shmcma_wait *wait)
+{
+	return wait->obj == FI_WAIT_MUTEX_COND || (wait->set && wait->set->wait.obj == FI_WAIT_MUTEX_COND);
+}
+
 /* Clears `given` first: if a fi_trywait() empties the pipe and succeeds meanwhile, its `given` stays. */
 static bool signal_one(struct shmcma_wait *wait, bool waits)
 {

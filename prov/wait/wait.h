@@ -37,6 +37,9 @@ void shmcma_wait_forked(struct shmcma_wait *wait);
  */
 int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
 
+/* Tells whether a signal of the object takes the application's mutex. */
+bool shmcma_wait_has_condition(const struct shmcma_wait *wait);
+
 /*
  * Makes waiters look. Any thread, with any lock held. For an object with a condition: without any lock of the provider; the
  * caller may hold the condition's mutex.
