@@ -114,6 +114,9 @@ void sc_peer_expect(struct sc_peer *peer)
 	int ret = 0;
 
 	(void)sc_peers_review(peer->ep, true); /* the peer may have come, and gone since */
+	/* this endpoint has lost it, and the endpoint that met it since, or lost it later, has closed */
+	if (source->error == SC_SOURCE_UNMET && peer->link == SC_LINK_DOWN)
+		sc_source_part(peer, peer->error);
 	if (source->error == SC_SOURCE_UNMET)
 		ret = meet_if_gone(peer);
 	if (source->error == SC_SOURCE_UNMET && !sc_peer_is_transient(ret))

@@ -23,7 +23,10 @@ void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source);
  */
 #define SC_SOURCE_UNMET 1
 
-/* The peer is connected; it is lost with `error` (negative errno), or this endpoint closes, with 0. */
+/*
+ * The peer is connected; it is lost with `error` (negative errno), or this endpoint closes, with 0. Another endpoint of
+ * the receive queue may have to connect then.
+ */
 static inline void sc_source_meet(struct sc_peer *peer)
 {
 	if (peer->source->error == SC_SOURCE_UNMET || peer->source->lost == peer) {
@@ -41,9 +44,12 @@ static inline void sc_source_part(struct sc_peer *peer, int error)
 	if (error) {
 		peer->source->error = error;
 		peer->source->lost = peer;
-	} else if (peer->source->lost == peer) {
-		peer->source->lost = NULL;
+		return;
 	}
+	if (peer->source->lost == peer)
+		peer->source->lost = NULL;
+	if (!peer->source->met && !peer->source->lost)
+		peer->source->error = SC_SOURCE_UNMET;
 }
 
 #endif

@@ -441,6 +441,83 @@ static void test_leave(void **state)
 	crowd_close(&crowd);
 }
 
+static void wait_for_parent(struct child *self, void *arg)
+{
+	struct end end;
+
+	(void)arg;
+	end_open(&end, NULL);
+	child_tell(self, sc_ep_address(end.ep));
+	child_wait(self);
+}
+
+enum when { AT_ONCE, AFTER_CLOSE, AFTER_RECEIVE, WHENS };
+
+/*
+ * An endpoint closes that alone has met a peer in another process. A receive from that peer ends when the peer dies, or
+ * is refused if the peer has died: before the other endpoint closes, or before the receive.
+ */
+static void leave_alone(enum when dies)
+{
+	struct sc_peer *to, *from;
+	struct crowd crowd;
+	struct child child;
+	char buf;
+
+	crowd_open(&crowd);
+	assert_true(child_start(&child, wait_for_parent, NULL));
+	assert_int_equal(sc_peer_get(crowd.ends[1].ep, child.line, &to), 0);
+	assert_int_equal(sc_peer_get(crowd.ends[2].ep, child.line, &from), 0);
+	assert_int_equal(try_send(crowd.ends[1].ep, to), 0);
+	assert_int_equal(from->source->met, 1);
+	if (dies == AT_ONCE)
+		child_kill(&child);
+	sc_ep_destroy(crowd.ends[1].ep);
+	crowd.ends[1].ep = NULL;
+	if (dies == AFTER_CLOSE)
+		child_kill(&child);
+	if (dies != AFTER_RECEIVE) {
+		assert_int_equal(receive(crowd.rxq, from, &buf, 1), -ECONNREFUSED);
+	} else {
+		assert_int_equal(receive(crowd.rxq, from, &buf, 1), 0);
+		child_kill(&child);
+		while (!sc_comp_ring_peek(&crowd.ends[2].rx))
+			sc_ep_poll(crowd.ends[2].ep);
+		assert_int_equal(received(&crowd.ends[2], &buf).err, ECONNRESET);
+	}
+	crowd_close(&crowd);
+}
+
+static void test_leave_alone(void **state)
+{
+	(void)state;
+	for (int dies = 0; dies < WHENS; dies++)
+		leave_alone(dies);
+}
+
+/* An endpoint closes that has lost a living peer: the other one tries the peer itself, or goes by its own loss. */
+static void test_leave_lost(void **state)
+{
+	struct crowd crowd;
+	char buf;
+
+	(void)state;
+	for (int both = 0; both < 2; both++) {
+		crowd_open(&crowd);
+		send_from(crowd.ends[1].ep, crowd.from[1], "", 0);
+		if (both)
+			send_from(crowd.ends[2].ep, crowd.from[2], "", 0);
+		settle(&crowd);
+		if (both)
+			sc_peer_lose(crowd.from[2], -EPROTO);
+		sc_peer_lose(crowd.from[1], -EPROTO);
+		settle(&crowd);
+		end_close(&crowd.ends[1]);
+		assert_int_equal(receive(crowd.rxq, crowd.from[2], &buf, 1), both ? -EPROTO : 0);
+		crowd_close(&crowd);
+	}
+}
+
 /* In the middle of a transfer, by each way: the receive is cancelled, and names nobody. */
 static void leave_amid(enum way way, bool multi)
 {
@@ -525,6 +602,8 @@ int main(void)
 		cmocka_unit_test(test_shared_by_the_departed),
 		cmocka_unit_test(test_reporter),
 		cmocka_unit_test(test_leave),
+		cmocka_unit_test(test_leave_alone),
+		cmocka_unit_test(test_leave_lost),
 		cmocka_unit_test(test_leave_amid),
 		cmocka_unit_test(test_report),
 	};
