@@ -506,7 +506,7 @@ SHMCMA_CALL(int, av_set_user_id, struct fid_av *fid, fi_addr_t fi_addr, fi_addr_
 	pthread_mutex_lock(&av->lock);
 	entry = shmcma_av_look_up_locked(av, fi_addr);
 	if (entry)
-		entry->user = user_id;
+		shmcma_av_name_locked(av, (uint32_t)fi_addr, user_id);
 	pthread_mutex_unlock(&av->lock);
 	for (struct shmcma_ep *ep = av->eps; ep; ep = ep->av_next)
 		shmcma_ep_forget_names(ep);

@@ -53,7 +53,7 @@ const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
 size_t shmcma_av_count(struct shmcma_av *av);
 /*
  * Returns the name in completions of the sender with that address (endpoint form), or of another context of its
- * endpoint: that of the newest insertion that names the sender, see shmcma_av_name_locked(), else its lowest fi_addr;
+ * endpoint: that of the fi_addr_t that was named last, see shmcma_av_name_locked(), else of its lowest fi_addr_t;
  * FI_ADDR_NOTAVAIL if it is not inserted.
  */
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);

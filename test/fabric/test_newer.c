@@ -352,6 +352,14 @@ static void user_ids_with(uint64_t caps)
 	gives(source_at_b(&pair), 77);
 	gives(set_user_id(pair.b.av, pair.b.self, 78, 0), 0);
 	gives(source_at_b(&pair), 77);
+	/* an address that is there twice has the identifier that was set last */
+	id = pair_insert(pair.b.av, pair.a.name);
+	gives(source_at_b(&pair), 77);
+	gives(set_user_id(pair.b.av, id, 79, 0), 0);
+	gives(source_at_b(&pair), 79);
+	gives(set_user_id(pair.b.av, pair.b.peer, 77, 0), 0);
+	gives(source_at_b(&pair), 77);
+	gives(fi_av_remove(pair.b.av, &id, 1, 0), 0);
 	/* messages to that peer go by its fi_addr_t as before */
 	gives(fi_trecv(pair.a.ep, &id, sizeof(id), NULL, FI_ADDR_UNSPEC, 1, 0, &id), 0);
 	post(&pair, fi_tinject(pair.b.ep, &id, sizeof(id), pair.b.peer, 1));
