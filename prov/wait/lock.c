@@ -325,12 +325,17 @@ static void renew(struct shmcma_lock *lock)
 	lock->held = false;
 }
 
-/* A thread may have taken a spare lock at that moment. */
+/*
+ * A thread may have taken a spare lock at that moment. A recursive mutex knows its owner by a number that the thread has
+ * in the parent alone, so the child cannot release it and makes it anew.
+ */
 void shmcma_lock_forked(struct shmcma_domain *domain)
 {
 	struct shmcma_locks *locks = &domain->locks;
 
 	locks->common.armed = NULL;
+	if (shmcma_domain_is_peer(domain))
+		make_recursive(&locks->common.mutex);
 	for (struct shmcma_lock *lock = locks->others; lock; lock = lock->next)
 		renew(lock);
 	for (struct shmcma_lock *lock = locks->spare; lock; lock = lock->next)

@@ -928,6 +928,29 @@ static void test_death(void **state)
 	close(from[0]);
 }
 
+/* A child closes what it has inherited, and does not wait for a lock of the parent. */
+static void test_forked(void **state)
+{
+	struct near *near = &both->near;
+	struct fid *inherited[] = { &near->ep->fid, &near->srx->fid,	&near->cntr->fid,  &near->cq->fid,
+				    &near->av->fid, &near->domain->fid, &near->fabric->fid };
+	int status;
+	pid_t child;
+
+	(void)state;
+	child = fork();
+	if (!child) {
+		watchdog_start("the child of test_forked", 0);
+		for (size_t i = 0; i < sizeof(inherited) / sizeof(inherited[0]); i++)
+			if (fi_close(inherited[i]))
+				_exit(1);
+		_exit(0);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 /* ---- a strict target ------------------------------------------------------------------------------- */
 
 static int threads(void)
@@ -1109,6 +1132,7 @@ static int run(void)
 		cmocka_unit_test_setup_teardown(test_lends, setup_lends, teardown),
 		cmocka_unit_test_setup_teardown(test_close_srx_first, setup_lends, teardown),
 		TEST(test_death),
+		TEST(test_forked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
