@@ -278,6 +278,7 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_peers_close(ep);
 	sc_txop_fini(ep);
 	sc_regs_leave(ep);
+	sc_peers_leave_rxq(ep);
 	sc_peers_fini(ep);
 	sc_bell_close(&ep->bell);
 	sc_pool_fini(&ep->pool);

@@ -53,20 +53,6 @@ static size_t mark_sources_of(const struct sc_comp_ring *cq)
 	return cq->tail - cq->head;
 }
 
-/* Marks the sources of receives. Returns how many receives there are. */
-static size_t mark_named_by(const struct sc_match *queue)
-{
-	size_t count = 0;
-
-	for (const struct sc_list *at = queue->posted.next; at != &queue->posted; at = at->next, count++) {
-		const struct sc_rx_op *op = sc_list_entry(at, struct sc_rx_op, match.all);
-
-		if (op->match.source)
-			((struct sc_source *)op->match.source)->named = true;
-	}
-	return count;
-}
-
 static size_t mark(struct sc_ep *ep)
 {
 	size_t cost = 0;
@@ -79,7 +65,7 @@ static size_t mark(struct sc_ep *ep)
 	}
 	if (ep->rx_cq)
 		cost += mark_sources_of(ep->rx_cq);
-	return cost + mark_named_by(&ep->rxq->tagged) + mark_named_by(&ep->rxq->plain);
+	return cost + sc_rxq_mark_named(ep->rxq);
 }
 
 /* Tells whether mark() has found a reference, or a later event ends one by itself. Then the peer stays in `leaving`. */

@@ -204,8 +204,6 @@ static void fini_each(struct sc_list *peers)
 		leave_unseen(peer);
 		sc_peer_part(peer);
 		drop_replies(peer);
-		sc_source_part(peer, 0);
-		sc_list_remove(&peer->of_source);
 		free(peer->taker.passed);
 		free(peer);
 	}

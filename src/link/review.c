@@ -128,6 +128,51 @@ void sc_peer_expect(struct sc_peer *peer)
 	}
 }
 
+static void expect_elsewhere(struct sc_peer *peer)
+{
+	const struct sc_source *source = peer->source;
+	struct sc_list *eps = &peer->ep->rxq->eps;
+	struct sc_peer *other;
+
+	if (source->met || sc_list_empty(eps) || !sc_seg_is_here(peer->ep->seg) ||
+	    sc_peer_find_or_make(sc_list_entry(eps->next, struct sc_ep, of_rxq), peer->address, &other))
+		return;
+	if (source->error == SC_SOURCE_UNMET)
+		sc_peer_expect(other);
+	if (source->lost && source->lost->ep != peer->ep && source->lost->link == SC_LINK_DOWN)
+		sc_peer_begin(source->lost, SC_WORK_ENDING);
+	sc_peer_reconsider(other);
+	sc_peer_bump(other->ep->seg, SC_ABI_CHANGED); /* a thread may sleep there */
+}
+
+static void leave_source(struct sc_peer *peer)
+{
+	struct sc_source *source = peer->source;
+
+	sc_source_part(peer, 0);
+	sc_list_remove(&peer->of_source);
+	if (source->named)
+		expect_elsewhere(peer);
+	else if (sc_list_empty(&source->peers))
+		sc_rxq_source_free(peer->ep->rxq, source);
+}
+
+void sc_peers_leave_rxq(struct sc_ep *ep)
+{
+	struct sc_list *const lists[] = { &ep->peers, &ep->absent, &ep->leaving };
+
+	if (!sc_ep_shares_rxq(ep))
+		return;
+	sc_list_remove(&ep->of_rxq);
+	for (int i = 0; i < 3; i++)
+		sc_list_for (entry, lists[i])
+			sc_list_entry(entry, struct sc_peer, all)->source->named = false;
+	(void)sc_rxq_mark_named(ep->rxq);
+	for (int i = 0; i < 3; i++)
+		sc_list_for (entry, lists[i])
+			leave_source(sc_list_entry(entry, struct sc_peer, all));
+}
+
 void sc_peer_await(struct sc_peer *peer)
 {
 	if (peer->seg && peer->link == SC_LINK_NONE && peer->feed == SC_FEED_NONE)

@@ -19,6 +19,13 @@ int sc_peer_reach(struct sc_peer *peer);
 void sc_peer_expect(struct sc_peer *peer);
 
 /*
+ * This endpoint closes: takes it and its peers out of a shared receive queue. If nothing but posted receives refers to a
+ * source any more, the first other endpoint of the queue connects to the peer, so that the receives end when the peer
+ * does.
+ */
+void sc_peers_leave_rxq(struct sc_ep *ep);
+
+/*
  * Looks in each poll at an attached peer without a connection: it has not attached this endpoint, which does not hear that
  * it closes. The peer stays until it comes, closes or dies.
  */

@@ -8,7 +8,7 @@
  * endpoint.
  *
  * A source is a sender, as receives know it: peers of one name (struct sc_ep_name) are one source, on whichever of the
- * endpoints they are. It ends with its last peer, unless a posted receive names it: forget.c.
+ * endpoints they are. It ends with its last peer, unless a posted receive names it: forget.c, sc_peers_leave_rxq().
  *
  * All of it is private memory: the death of a peer changes nothing here except the peer's state in peer.c.
  */
@@ -136,6 +136,24 @@ void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source)
 	*link = source->next;
 	rxq->source_count--;
 	free(source);
+}
+
+static size_t mark_named_by(const struct sc_match *queue)
+{
+	size_t count = 0;
+
+	for (const struct sc_list *at = queue->posted.next; at != &queue->posted; at = at->next, count++) {
+		const struct sc_rx_op *op = sc_list_entry(at, struct sc_rx_op, match.all);
+
+		if (op->match.source)
+			((struct sc_source *)op->match.source)->named = true;
+	}
+	return count;
+}
+
+size_t sc_rxq_mark_named(struct sc_rxq *rxq)
+{
+	return mark_named_by(&rxq->tagged) + mark_named_by(&rxq->plain);
 }
 
 struct sc_source *sc_rxq_source(struct sc_rxq *rxq, const char *addr)

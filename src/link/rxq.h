@@ -16,6 +16,8 @@ struct sc_source *sc_rxq_source(struct sc_rxq *rxq, const char *addr);
 struct sc_source *sc_rxq_source_find(const struct sc_rxq *rxq, const char *addr);
 /* Frees a source that has no peer, and that no posted receive names. */
 void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source);
+/* Sets sc_source.named of the sources that posted receives name. Returns how many receives are posted. */
+size_t sc_rxq_mark_named(struct sc_rxq *rxq);
 
 /*
  * sc_source.error of a source that has neither come nor been sent anything, or that could not be attached since: the

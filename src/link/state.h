@@ -64,7 +64,7 @@ enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
 struct sc_source {
 	struct sc_source *next; /* hash chain */
 	struct sc_list peers;	/* sc_peer.of_source */
-	bool named;		/* a posted receive names it, in one pass of forget.c */
+	bool named;		/* a posted receive names it, in one pass of sc_rxq_mark_named() */
 	uint32_t met;		/* its peers that are connected and not lost */
 	int error; /* SC_SOURCE_UNMET; 0; or negative errno of the last peer that was lost or not reached: */
 	struct sc_peer *lost; /* that peer; NULL: it is freed */

@@ -454,10 +454,10 @@ static void wait_for_parent(struct child *self, void *arg)
 enum when { AT_ONCE, AFTER_CLOSE, AFTER_RECEIVE, WHENS };
 
 /*
- * An endpoint closes that alone has met a peer in another process. A receive from that peer ends when the peer dies, or
- * is refused if the peer has died: before the other endpoint closes, or before the receive.
+ * An endpoint closes that alone has met a peer in another process. A receive from that peer ends when the peer dies, if
+ * it was posted before the close or while the peer lived. If the peer has died before, the receive is refused.
  */
-static void leave_alone(enum when dies)
+static void leave_alone(enum when dies, bool early)
 {
 	struct sc_peer *to, *from;
 	struct crowd crowd;
@@ -470,20 +470,26 @@ static void leave_alone(enum when dies)
 	assert_int_equal(sc_peer_get(crowd.ends[2].ep, child.line, &from), 0);
 	assert_int_equal(try_send(crowd.ends[1].ep, to), 0);
 	assert_int_equal(from->source->met, 1);
+	if (early)
+		assert_int_equal(receive(crowd.rxq, from, &buf, 1), 0);
 	if (dies == AT_ONCE)
 		child_kill(&child);
 	sc_ep_destroy(crowd.ends[1].ep);
 	crowd.ends[1].ep = NULL;
 	if (dies == AFTER_CLOSE)
 		child_kill(&child);
-	if (dies != AFTER_RECEIVE) {
-		assert_int_equal(receive(crowd.rxq, from, &buf, 1), -ECONNREFUSED);
-	} else {
-		assert_int_equal(receive(crowd.rxq, from, &buf, 1), 0);
+	if (!early)
+		assert_int_equal(receive(crowd.rxq, from, &buf, 1),
+				 dies == AFTER_RECEIVE ? 0 : -ECONNREFUSED);
+	if (dies == AFTER_RECEIVE)
 		child_kill(&child);
-		while (!sc_comp_ring_peek(&crowd.ends[2].rx))
-			sc_ep_poll(crowd.ends[2].ep);
-		assert_int_equal(received(&crowd.ends[2], &buf).err, ECONNRESET);
+	if (early || dies == AFTER_RECEIVE) {
+		settle(&crowd);
+		if (dies != AT_ONCE)
+			watchdog_await(
+				(sc_ep_poll(crowd.ends[2].ep), sc_comp_ring_peek(&crowd.ends[2].rx)));
+		assert_int_equal(received(&crowd.ends[2], &buf).err,
+				 dies == AT_ONCE ? ECONNREFUSED : ECONNRESET);
 	}
 	crowd_close(&crowd);
 }
@@ -491,8 +497,35 @@ static void leave_alone(enum when dies)
 static void test_leave_alone(void **state)
 {
 	(void)state;
-	for (int dies = 0; dies < WHENS; dies++)
-		leave_alone(dies);
+	for (int dies = 0; dies < WHENS; dies++) {
+		leave_alone(dies, false);
+		leave_alone(dies, true);
+	}
+}
+
+/* The source of a peer ends with the last endpoint that knows the peer, unless a posted receive names the source. */
+static void test_leave_sources(void **state)
+{
+	struct crowd crowd;
+	char buf;
+
+	(void)state;
+	crowd_open(&crowd);
+	for (int i = 0; i < 20; i++) {
+		struct end visitor;
+
+		end_open(&visitor, NULL);
+		(void)end_find(&crowd.ends[1 + i % 2], &visitor);
+		end_close(&visitor);
+	}
+	assert_int_equal(crowd.rxq->source_count, 21);
+	end_close(&crowd.ends[1]);
+	assert_int_equal(crowd.rxq->source_count, 11);
+	assert_int_equal(receive(crowd.rxq, crowd.from[2], &buf, 1), 0);
+	end_close(&crowd.ends[2]);
+	assert_int_equal(crowd.rxq->source_count, 1);
+	assert_int_equal(sc_rxq_cancel(crowd.rxq, &buf), 0);
+	crowd_close(&crowd);
 }
 
 /* An endpoint closes that has lost a living peer: the other one tries the peer itself, or goes by its own loss. */
@@ -516,6 +549,28 @@ static void test_leave_lost(void **state)
 		assert_int_equal(receive(crowd.rxq, crowd.from[2], &buf, 1), both ? -EPROTO : 0);
 		crowd_close(&crowd);
 	}
+}
+
+/* An endpoint closes that has met a peer, which the other one has lost: posted receives from the peer end. */
+static void test_leave_met(void **state)
+{
+	struct crowd crowd;
+	char buf;
+
+	(void)state;
+	crowd_open(&crowd);
+	for (int i = 1; i < ENDS; i++)
+		send_from(crowd.ends[i].ep, crowd.from[i], "", 0);
+	settle(&crowd);
+	sc_peer_lose(crowd.from[2], -EPROTO);
+	settle(&crowd);
+	assert_int_equal(receive(crowd.rxq, crowd.from[2], &buf, 1), 0);
+	settle(&crowd);
+	nothing(&crowd.ends[1]);
+	end_close(&crowd.ends[1]);
+	settle(&crowd);
+	assert_int_equal(received(&crowd.ends[2], &buf).err, EPROTO);
+	crowd_close(&crowd);
 }
 
 /* In the middle of a transfer, by each way: the receive is cancelled, and names nobody. */
@@ -604,6 +659,8 @@ int main(void)
 		cmocka_unit_test(test_leave),
 		cmocka_unit_test(test_leave_alone),
 		cmocka_unit_test(test_leave_lost),
+		cmocka_unit_test(test_leave_met),
+		cmocka_unit_test(test_leave_sources),
 		cmocka_unit_test(test_leave_amid),
 		cmocka_unit_test(test_report),
 	};
