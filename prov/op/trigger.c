@@ -24,6 +24,7 @@
 #include "obj/cntr.h"
 #include "obj/peermap.h"
 #include "wait/lock.h"
+#include "wait/wait.h"
 #include "wait/work.h"
 
 /*
@@ -194,6 +195,8 @@ static void submit_locked(struct shmcma_work *work)
 		work->done->lent = true;
 		shmcma_cntr_widen_locked(work->done);
 	}
+	if (!domain->triggers)
+		shmcma_wait_again_locked(&domain->locks.itself);
 	shmcma_work_insert_locked(work);
 	shmcma_work_run_locked(domain);
 }

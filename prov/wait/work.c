@@ -16,7 +16,6 @@
 #include "wait/work.h"
 
 #include <stdlib.h>
-#include "wait/wait.h"
 
 /* ---- the lists ------------------------------------------------------------------------------- */
 
@@ -26,8 +25,6 @@ void shmcma_work_insert_locked(struct shmcma_work *work)
 	struct shmcma_work *last = cntr->last_work;
 	struct shmcma_work **link = &cntr->works;
 
-	if (!cntr->domain->triggers)
-		shmcma_wait_again_locked(&cntr->domain->locks.itself);
 	if (!last) {
 		cntr->next_trigger = cntr->domain->triggers;
 		cntr->domain->triggers = cntr;
