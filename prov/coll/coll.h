@@ -102,8 +102,8 @@ struct shmcma_group {
 	uint32_t rank, count;
 	uint64_t flags;	  /* FI_*_SET */
 	uint32_t seq;	  /* number of the next operation */
-	uint64_t
-		joint; /* in messages of fi_join: a hash of all members' addresses, and which join of the set this is */
+	/* in messages of fi_join: a hash of all members' addresses, and which join of the set this is */
+	uint64_t joint;
 	uint32_t busy;	  /* operations under way */
 	fi_addr_t *addrs; /* by rank, as in the set; the arrays below are in the same memory */
 	struct sc_peer **peers;

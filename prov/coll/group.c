@@ -4,9 +4,9 @@
  *
  * fi_join     each member sends every other the number by which it knows the group. A message of the group carries the
  *             number that its receiver chose, so members need not agree on one; these first messages carry a hash of
- *             all members' addresses and of how often this set has been joined. From then on every pair is connected, so each member sees the death of any other.
- *             Then the members meet as in a barrier: a member that has joined may close its endpoint at once, because
- *             every other member has the numbers of all.
+ *             all members' addresses and of how often this set has been joined. From then on every pair is connected,
+ *             so each member sees the death of any other. Then the members meet as in a barrier: a member that has
+ *             joined may close its endpoint at once, because every other member has the numbers of all.
  * a message   tag: number of the group at the receiver (32 bits), operation (24), phase (8). In one phase a member has
  *             at most one message for each other member. It is received from that member only.
  * an error    a member is lost, or its message is not the expected one: the group stays broken. A member that notices

@@ -134,7 +134,7 @@ enum sc_work {
 	SC_WORK_COUNT
 };
 
-/* The parts of struct sc_peer, by use. The files named in the comment of a part write it. */
+/* The parts of struct sc_peer. The comment of each part names the files that write it. */
 
 /* bounce.c, record.c: our buffers that the peer reads. */
 struct sc_peer_bounce {

@@ -2178,8 +2178,8 @@ static void set_refused(void)
 	}
 }
 
-/* A signal to one of its queues ends all waits for the set. */
-static void set_signal_all(void)
+/* Each of several threads that wait for a set returns when `change` changes one of its members. */
+static void set_ends_all(void (*change)(const struct members *members))
 {
 	for (size_t i = 0; i < OBJECTS; i++) {
 		struct waiter waiters[TOGETHER], waiter = { 0 };
@@ -2190,31 +2190,33 @@ static void set_signal_all(void)
 		members_open(&pair, &members, objects[i]);
 		waiter.set = members.set;
 		waiters_start(waiters, &waiter);
-		gives(fi_cq_signal(members.cq), 0);
+		change(&members);
 		waiters_end(waiters, 0);
 		members_close(&members);
 		pair_close(&pair);
 	}
 }
 
-/* A counter of a set changes, which ends all waits for the set: the first thread that sees it leaves it to the others. */
+static void signal_queue(const struct members *members)
+{
+	gives(fi_cq_signal(members->cq), 0);
+}
+
+static void set_signal_all(void)
+{
+	set_ends_all(signal_queue);
+}
+
+/* This thread sees the new value before the waiting threads do. */
+static void add_and_read(const struct members *members)
+{
+	gives(fi_cntr_add(members->cntr, 1), 0);
+	gives(fi_cntr_read(members->cntr), 1);
+}
+
 static void set_counter_all(void)
 {
-	for (size_t i = 0; i < OBJECTS; i++) {
-		struct waiter waiters[TOGETHER], waiter = { 0 };
-		struct members members;
-		struct pair pair;
-
-		pair_open(&pair, NULL);
-		members_open(&pair, &members, objects[i]);
-		waiter.set = members.set;
-		waiters_start(waiters, &waiter);
-		gives(fi_cntr_add(members.cntr, 1), 0);
-		gives(fi_cntr_read(members.cntr), 1);
-		waiters_end(waiters, 0);
-		members_close(&members);
-		pair_close(&pair);
-	}
+	set_ends_all(add_and_read);
 }
 
 /* New members of a set wake a thread that already sleeps on it. */

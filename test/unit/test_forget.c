@@ -20,7 +20,7 @@
 static struct end host;
 static char into[64], from[64];
 
-/* The references that the "address vector" has: all to one peer. */
+/* This test has `references` references to the peer `kept`, as an address vector has. */
 static struct sc_peer *kept;
 static uint32_t references;
 
@@ -314,7 +314,7 @@ static void test_asked_for_in_vain(void **state)
 	assert_empty();
 }
 
-/* The words of the caller go with the peers, or all at once. */
+/* A peer that is freed loses the word of the caller; sc_peers_unset_users() takes back the words of all peers. */
 static void test_words(void **state)
 {
 	struct end ends[2] = { host };

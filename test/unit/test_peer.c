@@ -3403,7 +3403,7 @@ static void test_again_while_one_waits(void **state)
 	pair_close(pair);
 }
 
-/* The address of an endpoint that may be opened again is free at once, although a peer has not read all. */
+/* An endpoint that may be opened again closes: its address is free at once, although the peer has not read all answers. */
 static void test_again_unread(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
