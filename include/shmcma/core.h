@@ -393,7 +393,7 @@ struct sc_config {
 	bool eager_adapts;     /* lower that limit for a peer where a copy by CMA is faster */
 	uint64_t window;       /* units (SC_ABI_UNITS) that a peer may leave unmatched here */
 	uint32_t share_min;    /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
-	enum sc_crowd crowd;   /* if processors are short, one side copies a large message alone */
+	enum sc_crowd crowd;   /* if processors are short, one side copies alone; eager_adapts is off */
 	enum sc_fill_way fill; /* SC_FILL_TRIED: trials find the best for each peer */
 	bool cma;	       /* this process may copy by process_vm_readv(2) */
 	bool daemon;	       /* a thread of this process watches the processes of peers, see daemon.c */

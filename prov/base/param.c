@@ -292,7 +292,8 @@ static enum sc_crowd read_yield(void)
 	return (enum sc_crowd)param_choice(&(struct choice_param){
 		"yield",
 		"When a caller that polls in vain lets other processes run on its "
-		"processor, and one side copies a large message alone: auto, while more processes "
+		"processor, one side copies a large message alone, and a message of up to eager_max bytes "
+		"goes through shared buffers: auto, while more processes "
 		"with endpoints want to run here than there are processors for them; never; "
 		"always",
 		words, SC_CROWD_ASKED });

@@ -55,8 +55,8 @@ struct sc_xfer_offer {
 };
 
 /*
- * Tells whether processors are short: an opener would wait for a joiner that has a chunk in hand and no processor. Takes
- * as long as sc_oversub_is_here().
+ * Tells whether processors are short: an opener would wait for a joiner that has a chunk in hand and no processor, and
+ * the sender of a rendezvous for a receiver that has none. Takes as long as sc_oversub_is_here().
  */
 bool sc_xfer_is_crowded(const struct sc_ep *ep);
 

@@ -23,6 +23,7 @@
 #include "base/iov.h"
 #include "proc/calibration.h"
 #include "link/record.h"
+#include "link/xfer.h"
 #include "msg/send.h"
 
 /*
@@ -153,7 +154,7 @@ uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_
 
 	*costs = (struct sc_route_costs){ 0 };
 	if (size <= SC_INJECT_MAX || !peer->ep->config.eager_adapts || peer->rma.fetch == SC_FETCH_NO ||
-	    !peer->bounce.fill.read_cost)
+	    !peer->bounce.fill.read_cost || sc_xfer_is_crowded(peer->ep))
 		return 0;
 	costs->buffers_ns = bounce_ns(peer, size);
 	if (is_of_stream(peer)) {

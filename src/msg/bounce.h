@@ -43,7 +43,8 @@ bool sc_bounce_send_return(struct sc_peer *peer, const struct sc_send *send, uin
 /*
  * Gives sc_route() the costs of a message through bounce buffers and by rendezvous. Returns SC_FACT_STREAM or 0. The
  * cost of buffers is known after some large payloads. The cost by CMA is 0 if that is not known, if the peer cannot
- * copy, or if the fill ways are to be tried again.
+ * copy, or if the fill ways are to be tried again. Where processors are short, both are 0: a rendezvous costs the sender
+ * another turn on its processor, which no calibration knows.
  */
 uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_t size,
 			 struct sc_route_costs *costs);

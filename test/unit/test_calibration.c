@@ -280,6 +280,11 @@ static void test_adapts(void **state)
 	assert_true(is_bounced(pair, 16384));
 	set_costs(pair[0].peer, 5000, 5000);
 	assert_false(is_bounced(pair, SC_INJECT_MAX + 1));
+	/* where processors are short, the receiver of a rendezvous may have none */
+	pair[0].ep->config.crowd = SC_CROWD_ALWAYS;
+	assert_true(is_bounced(pair, 32768));
+	pair[0].ep->config.crowd = SC_CROWD_NEVER;
+	set_costs(pair[0].peer, 5000, 5000);
 	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* an injected message would have to be copied anyway */
 	/* a message by CMA counts as a fill, and a trial sends it through buffers */
 	pair[0].peer->bounce.fill.left = 2;
