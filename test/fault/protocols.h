@@ -18,6 +18,7 @@
 #define FAULT_PROTOCOLS_H
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -1456,7 +1457,9 @@ static void reclaim_from(struct side *side, pid_t ended)
 	for (int i = 0; i < QUIET_POLLS && sc_load_acquire_64(dead); i++)
 		progress(side);
 	if (sc_load_acquire_64(dead) && !may_fail())
-		complain("the slot of a dead process is lost");
+		complain("the slot of a dead process is lost: claim %" PRIx64
+			 ", pid %d, which has %sended",
+			 sc_load_acquire_64(dead), (int)ended, sc_host_has_ended(ended, 0) ? "" : "not ");
 	if (sc_load_acquire_64(alive) != claim && !may_fail())
 		complain("the slot of a live process was taken from it");
 	sc_store_release_64(alive, 0);
