@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * hold.pml: bounce buffers that come back with a message (src/link/hold.h, src/link/record.c, src/link/record.h, src/ep/rx.c,
+ * hold.pml: bounce buffers that come back with a message; putback.pml has puts (src/link/hold.h, src/link/record.c, src/link/record.h, src/ep/rx.c,
  * src/msg/bounce.c, src/link/peer.c, src/shm/pool.c).
  *
  * An owner with NB buffers, a peer that it talks to, and another that it lends buffers to as well. MSGS records
@@ -10,7 +10,7 @@
  * any two steps, and may close between any two calls; the owner may give it up whenever it looks at what it says,
  * though it keeps the rules, and may be writing to the buffers.
  *
- *   Owner     sc_bounce_send_buffer(), sc_bounce_send(), may_return(), return_flag(), sc_pool_lend();
+ *   Owner     sc_bounce_send_buffer(), sc_bounce_send(), sc_record_may_return(), sc_record_return_flag(), sc_pool_lend();
  *             sc_ring_refresh() (R2'), take_back(), returning(); take_buffer(), take_part(), sc_hold_comes_back(), sc_record_returned();
  *             sc_peer_quarantine(), sc_peer_end_link(), sc_pool_return_others(); sc_peer_review_claims(), sc_peer_bury(), sc_peer_drained(),
  *             end_feed(); slot_forget()

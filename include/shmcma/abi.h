@@ -259,10 +259,12 @@ enum sc_abi_kind {
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_KEYED                                                                                    \
 	(1u << 7) /* the same four: the last one under its key: count it for the registration alone */
-#define SC_ABI_F_RETURNABLE (1u << 4) /* bounce, piece: its one buffer may come back, by SC_ABI_F_RETURNED */
+#define SC_ABI_F_RETURNABLE                                                                               \
+	(1u << 4) /* bounce, piece, delegated put: its one buffer may come back, by F_RETURNED */
 #define SC_ABI_F_BOUNCED (1u << 5) /* put, delegated put: its bytes are in buffers; delegated get: they are to be */
 #define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
-#define SC_ABI_F_RETURNED (1u << 7) /* bounce, piece: its one buffer is the reader's own, which comes back */
+#define SC_ABI_F_RETURNED                                                                                 \
+	(1u << 7) /* the same three: its one buffer is the reader's own, which comes back */
 #define SC_ABI_F_MEMORY (1u << 0) /* share: of a put or get */
 #define SC_ABI_F_PUT (1u << 1)	  /* with F_MEMORY: of a put */
 
@@ -287,7 +289,8 @@ _Static_assert((uint64_t)2 * SC_ABI_RECORD_BUFS * SC_ABI_BUF_SIZE_MAX <= UINT32_
  * buffer. The record of such a message has SC_ABI_F_RETURNED, and at most TAGGED, DATA and PARTS besides; the record of
  * a part has no other flag. Each such record names one buffer, in the order in which they were lent; it may pass over
  * some. Once it has been read, it gives back its buffer and all that were lent before, as a head behind their records
- * would.
+ * would. SC_ABI_DELEGATE_PUT with SC_ABI_F_BOUNCED has the same two flags. If its writer withdraws a put with
+ * SC_ABI_F_RETURNED, the record gives nothing back when it is read; the buffer is in use until the put is done.
  */
 struct sc_abi_bounce {
 	uint64_t tag, data;
@@ -833,7 +836,7 @@ SC_ABI_AT(sc_abi_directory, owner, 16);
 SC_ABI_SIZE(sc_abi_directory, 128);
 
 /* Counts the incompatible changes that the sizes below do not show. */
-#define SC_ABI_REVISION 5
+#define SC_ABI_REVISION 6
 
 /*
  * A hash of the sizes and of some offsets. It does not see every change: then raise SC_ABI_REVISION. Both sides compare

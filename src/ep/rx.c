@@ -440,10 +440,21 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 /* Tells whether the record names bounce buffers of its writer, which needs them back soon. */
 static bool names_buffers(uint64_t ctl)
 {
-	enum sc_abi_kind kind = sc_ctl_kind(ctl);
+	bool bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
 
-	return (is_bounce(kind) && !is_returned(ctl)) || kind == SC_ABI_GOT ||
-	       (sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED && (kind == SC_ABI_PUT || kind == SC_ABI_DELEGATE_PUT));
+	switch (sc_ctl_kind(ctl)) {
+	case SC_ABI_BOUNCE:
+	case SC_ABI_PIECE:
+		return !is_returned(ctl);
+	case SC_ABI_DELEGATE_PUT:
+		return bounced && !is_returned(ctl);
+	case SC_ABI_PUT:
+		return bounced;
+	case SC_ABI_GOT:
+		return true;
+	default:
+		return false;
+	}
 }
 
 /* Tells whether the writer waits for an answer to the record, or to one that follows it. */
@@ -463,13 +474,27 @@ static bool wants_answer(uint64_t ctl)
 	}
 }
 
-/* Holds the buffer of a taken message. Checks its number again, as the peer may have changed it. */
+/* Tells whether a record that has been taken is a delegated put that this process has done. */
+static bool is_put_done(const struct sc_peer *peer, uint64_t ctl)
+{
+	return sc_ctl_kind(ctl) == SC_ABI_DELEGATE_PUT && sc_taker_has_taken(peer);
+}
+
+/* Holds the buffer of a taken message or put. Checks its number again, as the peer may have changed it. */
 static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 {
-	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
-	uint16_t buf = sc_load_relaxed_16(&record->bufs[0]);
+	const void *record = sc_ring_first(&peer->rx)->bytes;
+	const uint16_t *bufs;
 
-	return is_bounce(sc_ctl_kind(ctl)) && sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
+	if (is_put_done(peer, ctl))
+		bufs = ((const struct sc_abi_delegate *)record)->bufs;
+	else if (is_bounce(sc_ctl_kind(ctl)))
+		bufs = ((const struct sc_abi_bounce *)record)->bufs;
+	else
+		return false;
+	uint16_t buf = sc_load_relaxed_16(bufs);
+
+	return sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
 }
 
 /* Releases the record at the ring's head and its buffers. */
@@ -540,8 +565,8 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		buffers_taken(peer, ctl);
 		return 0;
 	}
-	if (is_bounce(kind)) /* in a buffer of this endpoint */
-		sc_record_returned(peer);
+	if (is_bounce(kind) || (is_put_done(peer, ctl) && is_returned(ctl)))
+		sc_record_returned(peer); /* in a buffer of this endpoint */
 	sc_ring_release(&peer->rx, lines);
 	return 0;
 }

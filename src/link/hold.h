@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * hold.h: bounce buffers of a peer that have been read and are not given back at once. The next message to that peer
- * may be written into them, and gives them back (SC_ABI_F_RETURNED). So two peers that talk to each other write where
+ * hold.h: bounce buffers of a peer that have been read and are not given back at once. The next message or delegated put
+ * to that peer may be written into them, and gives them back (SC_ABI_F_RETURNED). So two peers that talk to each other write where
  * they have just read: those lines are in this processor's cache. The lines of a buffer of one's own are in the
  * reader's cache, and each has to be taken from there first (docs/MEASUREMENTS.md, "Held buffers"). So a held buffer is
  * filled by plain stores, whatever way is best for others (fill.h). The message also says how far the ring is read, which
@@ -21,6 +21,10 @@
  * gives back buffers that were lent before that record before it sends the message: no poll ends with such buffers
  * (poll_ring() in rx.c).
  *
+ * A put that is withdrawn (delegate.c) gives nothing back: its payload is in the owner's buffer until the put is done, by
+ * the peer, or by the owner if the peer has gone. Until then the returnable buffers are pinned: the head gives none of them
+ * back. models/putback.pml.
+ *
  * A buffer is held for SC_HOLD_POLLS at most, because the owner may be short of buffers. Held buffers go back without a
  * message then, with others that are given back (sc_peer_publish()), and before a thread sleeps on the endpoint.
  *
@@ -31,6 +35,8 @@
 #ifndef SC_HOLD_H
 #define SC_HOLD_H
 
+#include "base/iov.h"
+#include "link/route.h"
 #include "link/state.h"
 
 /* The most polls without an answer: docs/MEASUREMENTS.md, "Held buffers". */
@@ -54,6 +60,16 @@ static inline void sc_hold_returnables_add(struct sc_peer *peer, uint16_t buf)
 	peer->bounce.returnables.bufs[peer->bounce.returnables.count++] = buf;
 }
 
+/* A put of the peer, of that number, is withdrawn, and its payload is in a returnable buffer. */
+static inline void sc_hold_pin(struct sc_peer *peer, uint32_t number)
+{
+	peer->bounce.returnables.pinned = true;
+	peer->bounce.returnables.number = number;
+}
+
+/* Tells whether such a put is not done yet. */
+bool sc_hold_is_pinned(struct sc_peer *peer);
+
 bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf);
 
 /* Tells whether this buffer may come back. Drops those before it, which the message has passed over. */
@@ -69,6 +85,14 @@ static inline bool sc_hold_comes_back(struct sc_peer *peer, uint16_t buf)
 static inline bool sc_hold_has(const struct sc_peer *peer)
 {
 	return peer->hold.count;
+}
+
+/* Tells whether so many held buffers can hold `size` bytes, and are better than new ones. */
+static inline bool sc_hold_fits(struct sc_peer *peer, size_t size, uint32_t buffers)
+{
+	return sc_hold_has(peer) && size >= SC_ROUTE_BUFFER_MIN &&
+	       size <= (size_t)buffers * peer->seg->header.buf_size &&
+	       !sc_fill_wants(&peer->bounce.fill, size);
 }
 
 static inline void sc_hold_end(struct sc_peer *peer)
@@ -117,5 +141,8 @@ static inline const uint16_t *sc_hold_take(struct sc_peer *peer, uint32_t buffer
 	peer->rx.published = peer->hold.behind;
 	return bufs;
 }
+
+/* Copies a part of a payload into a buffer that sc_hold_take() has returned. */
+void sc_hold_fill(const struct sc_peer *peer, uint16_t buf, struct sc_iov_walk part);
 
 #endif

@@ -27,8 +27,9 @@
 #define AGAIN 1024
 
 /*
- * Returns how many buffers that the peer's head has passed may still come back with a message. The head passes them in
- * any case; but the message is in the ring before that, so there is none once nothing of the peer's is unread.
+ * Returns how many buffers that the peer's head has passed may still come back with a message, or have the payload of a
+ * put. The head passes them in any case; but the record is in the ring before that, so there is none once nothing of the
+ * peer's is unread.
  */
 static uint32_t returning(struct sc_peer *peer)
 {
@@ -37,7 +38,7 @@ static uint32_t returning(struct sc_peer *peer)
 
 	while (passed < returnables->count && peer->ep->pool.at[returnables->bufs[passed]] < peer->tx.head)
 		passed++;
-	if (!passed || !peer->rx.at.lines || sc_ring_peek(&peer->rx))
+	if (!passed || !peer->rx.at.lines || sc_ring_peek(&peer->rx) || sc_hold_is_pinned(peer))
 		return passed;
 	sc_hold_returnables_drop(peer, passed);
 	return 0;
@@ -340,14 +341,17 @@ void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_
 	}
 }
 
-/* Copies a part of a payload into one buffer. */
-static void buffer_fill(struct sc_peer *peer, uint8_t *to, struct sc_iov_walk part)
+/* Copies a part of a payload into one buffer. `warm`: its lines are in this processor's cache. */
+static void buffer_fill(struct sc_peer *peer, uint8_t *to, struct sc_iov_walk part, bool warm)
 {
 	uintptr_t from;
 	size_t here;
 
 	for (; sc_iov_next(&part, &from, &here); to += here)
-		sc_fill_write(&peer->bounce.fill, to, (const void *)from, here);
+		if (warm)
+			sc_copy_by_words(to, (const void *)from, here);
+		else
+			sc_fill_write(&peer->bounce.fill, to, (const void *)from, here);
 	(void)SC_FAULT("record.buffer");
 }
 
@@ -355,6 +359,7 @@ void sc_record_fill(struct sc_peer *peer, struct sc_iov_walk payload, uint16_t b
 {
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	uint32_t count = 1, size = (uint32_t)payload.left;
+	bool warm = sc_pool_is_warm(&peer->ep->pool) && !sc_fill_wants(&peer->bounce.fill, size);
 
 	if (size && size <= peer->ep->config.buf_size) {
 		bufs[0] = sc_pool_lend(&peer->ep->pool, &peer->bounce.loans, peer->tx.tail);
@@ -364,7 +369,7 @@ void sc_record_fill(struct sc_peer *peer, struct sc_iov_walk payload, uint16_t b
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		payload.left = to[i].iov_len;
-		buffer_fill(peer, to[i].iov_base, payload);
+		buffer_fill(peer, to[i].iov_base, payload, warm && !i);
 		payload.offset += to[i].iov_len;
 	}
 }

@@ -114,6 +114,33 @@ static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 		peer->tx.tail - peer->tx.head > peer->tx.at.count / 2;
 }
 
+/* Buffers that stay free, so that a large eager message to another peer does not wait for held buffers. */
+#define SC_RECORD_RETURN_LEFT (SC_ABI_RECORD_BUFS + SC_RECORD_PIECE_BUFS)
+
+/*
+ * Tells whether the buffers of the next message or put may come back with one of the peer (hold.h), one in each record.
+ * They may if no others may, the peer has connected to us, no operation waits to hear that the peer has read the
+ * message, enough buffers stay free, and no trial measures its fill (a buffer that comes back has its lines in this cache).
+ */
+static inline bool sc_record_may_return(const struct sc_peer *peer, size_t size, uint32_t buffers)
+{
+	const struct sc_ep *ep = peer->ep;
+
+	return !peer->bounce.returnables.count && peer->feed == SC_FEED_UP &&
+	       !(ep->order & SC_ORDER_AFTER_SEND) &&
+	       sc_pool_left(&ep->pool) >= buffers + SC_RECORD_RETURN_LEFT &&
+	       !sc_fill_is_tried(&peer->bounce.fill, size);
+}
+
+/* Notes a buffer that is lent with the next record, if it is returnable. Returns the flag for the record. */
+static inline uint32_t sc_record_return_flag(struct sc_peer *peer, uint16_t buf, bool returnable)
+{
+	if (!returnable)
+		return 0;
+	sc_hold_returnables_add(peer, buf);
+	return SC_ABI_F_RETURNABLE;
+}
+
 /*
  * Takes back the oldest returnable buffer, after the message, or the part of one, in it has been read. The peer has
  * read all records up to the one that it was lent with. It is lent next, because its lines are in this cache; but it stays

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * state.h: the private memory of an endpoint, shared by the files that work on it: peer, and all modules that
- * test/check-includes.sh has above it.
- *
- * No other process sees any of this. One thread at a time uses an endpoint and everything below it.
+ * state.h: the private memory of an endpoint, shared by peer.c and all modules above it (test/check-includes.sh). No other
+ * process sees any of this. One thread at a time uses an endpoint and everything below it.
  *
  * A peer has two states. peer_init() writes NONE to both; sc_peer_set_link() and sc_peer_set_feed() of peer.h write the
  * others:
@@ -102,10 +100,12 @@ struct sc_burst {
 	uint32_t poll; /* the last poll before them */
 };
 
-/* Our buffers that may come back with a message, oldest first; see hold.h. */
+/* Our buffers that may come back with a message or put, oldest first; see hold.h. */
 struct sc_returnables {
 	uint16_t bufs[SC_ABI_RETURN_BUFS];
 	uint32_t count;
+	bool pinned;	 /* one of them has the payload of the peer's put of that number, which the peer */
+	uint32_t number; /* has withdrawn */
 };
 
 /* A peer's buffers that are held, oldest first; see hold.h. */
@@ -219,8 +219,8 @@ struct sc_peer_delegate {
 	uint32_t rescued;	  /* withdrawn operations, the oldest, that the daemon's thread has done */
 	struct sc_rescue *rescue; /* NULL: as `open` */
 	uint32_t polls;		  /* polls in vain for the oldest */
-	uint32_t pause;	       /* the next operations, not delegated as the peer did not take the last */
-	uint32_t alone;	       /* the value of `pause` the last time */
+	uint32_t pause,
+		alone; /* so many operations are not delegated, as the peer did not take the last; the last time */
 	uint64_t answers_read; /* answers in the peer's buffers that are read; the peer sees this */
 };
 

@@ -32,32 +32,6 @@
  */
 #define PART_MIN 4096
 
-/* Buffers that stay free, so that a large eager message to another peer does not wait for held buffers. */
-#define RETURN_LEFT (SC_ABI_RECORD_BUFS + SC_RECORD_PIECE_BUFS)
-
-/*
- * Tells whether the buffers of the next message may come back with a message of the peer (hold.h), one in each record.
- * They may if no others may, the peer has connected to us, no operation waits to hear that the peer has read the
- * message, enough buffers stay free, and no trial measures its fill (a buffer that comes back has its lines in this cache).
- */
-static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t buffers)
-{
-	const struct sc_ep *ep = peer->ep;
-
-	return !peer->bounce.returnables.count && peer->feed == SC_FEED_UP &&
-	       !(ep->order & SC_ORDER_AFTER_SEND) && sc_pool_left(&ep->pool) >= buffers + RETURN_LEFT &&
-	       !sc_fill_is_tried(&peer->bounce.fill, size);
-}
-
-/* Notes a buffer that is lent with the next record, if it is returnable. Returns the flag for the record. */
-static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, bool returnable)
-{
-	if (!returnable)
-		return 0;
-	sc_hold_returnables_add(peer, buf);
-	return SC_ABI_F_RETURNABLE;
-}
-
 /*
  * Writes the record of a message in buffers; the caller wakes the reader. Out of line, because a compiler that sees
  * where `record` comes from stores it word by word: docs/MEASUREMENTS.md, "Stores of a call".
@@ -90,9 +64,9 @@ bool sc_bounce_send_buffer(struct sc_peer *peer, const struct sc_send *send, uin
 	    !sc_pool_has(pool, 1))
 		return false;
 	warm = sc_pool_is_warm(pool) && !sc_fill_wants(&peer->bounce.fill, size);
-	returnable = may_return(peer, size, 1);
+	returnable = sc_record_may_return(peer, size, 1);
 	record.bufs[0] = sc_pool_lend(pool, &peer->bounce.loans, peer->tx.tail);
-	record_flags |= return_flag(peer, record.bufs[0], returnable);
+	record_flags |= sc_record_return_flag(peer, record.bufs[0], returnable);
 	if (warm)
 		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), send->iov->iov_base, size);
 	else
@@ -183,20 +157,7 @@ static void part_put(struct sc_peer *peer, const struct sc_send *send, uint32_t 
 	uint16_t *bufs = ((struct sc_abi_piece *)words)->bufs;
 
 	sc_record_fill(peer, (struct sc_iov_walk){ send->iov, send->iov_count, offset, size }, bufs);
-	sc_record_put(peer, SC_ABI_PIECE, return_flag(peer, bufs[0], returnable), size, words);
-}
-
-static void return_fill(struct sc_peer *peer, const struct sc_send *send, size_t offset, uint32_t size,
-			uint16_t buf)
-{
-	struct sc_iov_walk walk = { send->iov, send->iov_count, offset, size };
-	uint8_t *to = sc_seg_buf(peer->seg, buf);
-	uintptr_t from;
-	size_t here;
-
-	for (; sc_iov_next(&walk, &from, &here); to += here)
-		sc_copy_by_words(to, (const void *)from, here);
-	(void)SC_FAULT("bounce.return_part");
+	sc_record_put(peer, SC_ABI_PIECE, sc_record_return_flag(peer, bufs[0], returnable), size, words);
 }
 
 /* Writes a message in held buffers of the peer, with a record for each; there is space. */
@@ -211,7 +172,7 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
 		flags |= SC_ABI_F_PARTS;
 	else
 		here = size;
-	return_fill(peer, send, 0, here, *bufs);
+	sc_hold_fill(peer, *bufs, (struct sc_iov_walk){ send->iov, send->iov_count, 0, here });
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags | SC_ABI_F_RETURNED, 1, size));
 	sc_ring_wake(&peer->tx);
 	for (uint32_t at = here; at < size; at += here) {
@@ -219,7 +180,7 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
 
 		here = size - at < here ? size - at : here;
 		((struct sc_abi_piece *)words)->bufs[0] = *++bufs;
-		return_fill(peer, send, at, here, *bufs);
+		sc_hold_fill(peer, *bufs, (struct sc_iov_walk){ send->iov, send->iov_count, at, here });
 		sc_record_put(peer, SC_ABI_PIECE, SC_ABI_F_RETURNED, here, words);
 	}
 }
@@ -263,7 +224,7 @@ int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t si
 	ret = sc_record_room(peer, 1);
 	if (ret)
 		return ret;
-	if (!(flags & SC_ABI_F_ACK) && sc_bounce_has_return(peer, size, peer->hold.count) &&
+	if (!(flags & SC_ABI_F_ACK) && sc_hold_fits(peer, size, peer->hold.count) &&
 	    half_free(peer, SC_ABI_RETURN_BUFS)) {
 		return_put(peer, send, size, flags);
 		sc_send_done(peer, send, size, flags);
@@ -288,9 +249,9 @@ int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t si
 		(void)SC_FAULT("bounce.op");
 	}
 	returnable = (here < size || buffers == 1) && buffers <= SC_ABI_RETURN_BUFS &&
-		     may_return(peer, size, buffers);
+		     sc_record_may_return(peer, size, buffers);
 	sc_record_fill(peer, (struct sc_iov_walk){ send->iov, send->iov_count, 0, here }, record.bufs);
-	flags |= return_flag(peer, record.bufs[0], returnable);
+	flags |= sc_record_return_flag(peer, record.bufs[0], returnable);
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size));
 	sc_ring_wake(&peer->tx);
 	for (uint32_t at = here; at < size; at += here) {

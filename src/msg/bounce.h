@@ -26,14 +26,6 @@ static inline uint32_t sc_bounce_reserve(const struct sc_peer *peer)
 	return sc_record_reserve(peer->ep) + peer->bounce.loans.count / 2;
 }
 
-/* Tells whether so many held buffers can hold `size` bytes, and are better than new ones. */
-static inline bool sc_bounce_has_return(struct sc_peer *peer, size_t size, uint32_t buffers)
-{
-	return sc_hold_has(peer) && size >= SC_ROUTE_BUFFER_MIN &&
-	       size <= (size_t)buffers * peer->seg->header.buf_size &&
-	       !sc_fill_wants(&peer->bounce.fill, size);
-}
-
 /* Sends a message with one payload buffer the short way in a bounce buffer, or returns false. */
 bool sc_bounce_send_buffer(struct sc_peer *peer, const struct sc_send *send, uint32_t size);
 

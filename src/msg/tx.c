@@ -180,7 +180,7 @@ static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send 
 	if (size <= TWO_LINES && size <= peer->ep->config.inline_max)
 		return send_two_lines(peer, send, (uint32_t)size);
 	sc_bounce_begin(peer);
-	if (sc_bounce_has_return(peer, size, 1))
+	if (sc_hold_fits(peer, size, 1))
 		return sc_bounce_send_return(peer, send, (uint32_t)size);
 	if (size <= peer->ep->config.inline_max &&
 	    !(sc_route_prefers_buffer(size, peer->bounce.is_behind) && size < peer->ep->buffer_end))

@@ -6,8 +6,8 @@
  * delegated puts every millisecond while there are some. If the target has taken none of them from one look to the
  * next, the thread withdraws them by the word that decides between the two processes (delegate.c, O1), and copies them
  * by CMA, under a hazard word as direct.c does. A short payload is in the record of its put, in the peer's ring; a longer
- * one is in bounce buffers of this process. Until the put ends, the lines stay held (sc_ring_tx.held), and the buffers
- * stay lent.
+ * one is in bounce buffers of this process, or in one of the peer (hold.h). Until the put ends, the lines stay held
+ * (sc_ring_tx.held), and the buffers stay in use.
  *
  * The thread leaves gets, whose destination only the endpoint knows, and puts of which the target's application hears
  * (remote data, counters): the application can see such a put only when the target polls, and then the target takes it.
@@ -171,7 +171,7 @@ static bool is_there(const struct sc_rescue *rescue)
 
 void sc_rescue_tell_done(const struct sc_rescue *rescue, uint32_t number)
 {
-	/* D1 release: bytes before; pairs with D1' in sc_taker_inherit() of taker.c */
+	/* D1 release: bytes before; pairs with D1' in sc_rescue_has_done() */
 	sc_store_release_32(&slot_of(rescue)->delegation.done, number);
 	(void)SC_FAULT("rescue.told");
 }
@@ -185,7 +185,8 @@ void sc_rescue_payload(const struct sc_rescue *rescue, const struct sc_rescue_ke
 	uint32_t size = (uint32_t)kept->remote.len;
 
 	if (kept->bounced) {
-		payload->count = sc_seg_bufs(rescue->own, kept->bufs, size, payload->iov);
+		payload->count = sc_seg_bufs(kept->returned ? rescue->seg : rescue->own, kept->bufs, size,
+					     payload->iov);
 		return;
 	}
 	sc_lines_read(&lines, ring + SC_RESCUE_LINE(kept->place), SC_ABI_DELEGATE_PUT_FIRST,

@@ -29,7 +29,8 @@ enum sc_rescue_keeper {
 /* A delegated operation. */
 struct sc_rescue_kept {
 	uint32_t place;		 /* SC_RESCUE_PLACE, perhaps with SC_RESCUE_NOT */
-	bool bounced;		 /* put: its payload is in these buffers of ours, else in the record */
+	bool bounced;		 /* put: its payload is in these buffers, else in the record; */
+	bool returned;		 /* it is one buffer of the peer */
 	struct sc_remote remote; /* where it goes */
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 };
@@ -63,7 +64,7 @@ struct sc_rescue {
 
 /* The payload of a delegated put. */
 struct sc_rescue_payload {
-	struct iovec iov[SC_ABI_RECORD_BUFS]; /* our buffers, or `bytes` */
+	struct iovec iov[SC_ABI_RECORD_BUFS]; /* buffers, or `bytes` */
 	size_t count;
 	uint8_t bytes[SC_ABI_DELEGATE_PUT_FIRST +
 		      (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES]; /* of the record */
@@ -88,15 +89,25 @@ void sc_rescue_close(struct sc_rescue *rescue);
  */
 void sc_rescue_tell_done(const struct sc_rescue *rescue, uint32_t number);
 
+/*
+ * Tells whether the claimant of our slot has done the withdrawn put of that number, one of its last SC_ABI_DELEGATED
+ * operations. Its number in the slot is from any time ago if it has done none since.
+ */
+static inline bool sc_rescue_has_done(const struct sc_abi_slot *slot, uint32_t number)
+{
+	/* D1' acquire: pairs with D1 in sc_rescue_tell_done() */
+	return sc_load_acquire_32(&slot->delegation.done) - number - 1 < SC_ABI_DELEGATED;
+}
+
 /* Wakes the daemon's thread, so that it looks every millisecond. */
 void sc_rescue_wake(void);
 
 /*
- * Keeps the operation of that number, whose record is committed at `place`, for a range of the peer's memory. `bufs`: of a
- * put with its payload in those buffers of ours; else NULL. It copies word by word: the caller has just stored the words.
+ * Keeps the operation of that number, whose record is committed at `place`, for a range of the peer's memory. It copies
+ * word by word: the caller has just stored the words.
  */
 static inline void sc_rescue_keep(struct sc_rescue *rescue, uint32_t number, uint32_t place,
-				  const struct sc_remote *remote, const uint16_t *bufs)
+				  const struct sc_remote *remote)
 {
 	struct sc_rescue_kept *to = &rescue->kept[number % SC_ABI_DELEGATED];
 
@@ -105,9 +116,18 @@ static inline void sc_rescue_keep(struct sc_rescue *rescue, uint32_t number, uin
 	sc_store_relaxed_64(&to->remote.key, remote->key);
 	sc_store_relaxed_64(&to->remote.addr, remote->addr);
 	sc_store_relaxed_64(&to->remote.len, remote->len);
-	to->bounced = bufs;
-	if (bufs)
-		memcpy(to->bufs, bufs, sizeof(to->bufs));
+	to->bounced = false;
+}
+
+/* After that, for a put with its payload in buffers of ours, or `returned`: in one of the peer. */
+static inline void sc_rescue_keep_bufs(struct sc_rescue *rescue, uint32_t number,
+				       const uint16_t bufs[SC_ABI_RECORD_BUFS], bool returned)
+{
+	struct sc_rescue_kept *to = &rescue->kept[number % SC_ABI_DELEGATED];
+
+	to->bounced = true;
+	to->returned = returned;
+	memcpy(to->bufs, bufs, sizeof(to->bufs));
 }
 
 /*

@@ -9,7 +9,7 @@
  * another operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer
  * passes over their records. If the application does not poll, the daemon's thread withdraws puts and does them
  * (rescue.c). The payload of an injected put is in its record, or in the buffers that the record names, until the put
- * ends. Of a put from one piece this side keeps a few words and no struct sc_rma_op (delegated.c), and if the payload is in
+ * ends. Such a buffer may be one of the peer, which this side holds; after the put the peer may hold ours (hold.h). Of a put from one piece this side keeps a few words and no struct sc_rma_op (delegated.c), and if the payload is in
  * the record, sc_delegate_short() posts it after the few checks that can fail.
  *
  *   edge                      written by                                           recorded in
@@ -116,7 +116,8 @@ struct record {
 	/* record_measure(): */
 	bool bounced;
 	uint32_t lines;
-	/* record_write(), of a put that is bounced: */
+	/* record_bounce(): */
+	bool returned;
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 };
 
@@ -126,6 +127,30 @@ static void record_measure(struct record *record)
 
 	record->bounced = record->size > (record->put ? PUT_INLINE_MAX : GET_INLINE_MAX);
 	record->lines = record->bounced ? 1 : sc_lines_count(first, record->size);
+}
+
+/*
+ * Copies the payload of a put into buffers: into one of the peer that is held, or into ours, of which one may come back
+ * (hold.h). Returns the flags of the record.
+ */
+static uint32_t record_bounce(struct sc_peer *peer, struct record *record)
+{
+	struct sc_iov_walk payload = { record->rma->iov, record->rma->iov_count, 0, record->size };
+	uint32_t buffers = sc_record_bufs(peer->ep, record->size);
+	bool returnable;
+
+	memset(record->bufs, 0, sizeof(record->bufs));
+	sc_fill_choose(&peer->bounce.fill,
+		       sc_burst_is_stream(&peer->rma.burst) ? SC_FILL_STREAM : SC_FILL_ALONE);
+	record->returned = sc_hold_fits(peer, record->size, 1);
+	if (record->returned) {
+		record->bufs[0] = *sc_hold_take(peer, 1);
+		sc_hold_fill(peer, record->bufs[0], payload);
+		return SC_ABI_F_BOUNCED | SC_ABI_F_RETURNED;
+	}
+	returnable = buffers == 1 && sc_record_may_return(peer, record->size, 1);
+	sc_record_fill(peer, payload, record->bufs);
+	return SC_ABI_F_BOUNCED | sc_record_return_flag(peer, record->bufs[0], returnable);
 }
 
 /*
@@ -149,11 +174,7 @@ static inline __attribute__((always_inline)) void record_write(struct sc_peer *p
 		flags |= rma->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
 	}
 	if (record->put && record->bounced) {
-		memset(record->bufs, 0, sizeof(record->bufs));
-		sc_fill_choose(&peer->bounce.fill,
-			       sc_burst_is_stream(&peer->rma.burst) ? SC_FILL_STREAM : SC_FILL_ALONE);
-		sc_record_fill(peer, (struct sc_iov_walk){ rma->iov, rma->iov_count, 0, record->size },
-			       record->bufs);
+		flags |= record_bounce(peer, record);
 		memcpy(words->bufs, record->bufs, sizeof(words->bufs));
 	} else if (record->put) {
 		if (rma->iov_count == 1)
@@ -340,7 +361,9 @@ static inline __attribute__((always_inline)) void tell(struct sc_peer *peer, con
 
 	sc_rescue_keep(rescue, delegate->end,
 		       SC_RESCUE_PLACE(line, peer->tx.at.count) | (unrescuable ? SC_RESCUE_NOT : 0),
-		       record->rma->remote, record->put && record->bounced ? record->bufs : NULL);
+		       record->rma->remote);
+	if (record->put && record->bounced)
+		sc_rescue_keep_bufs(rescue, delegate->end, record->bufs, record->returned);
 	if (unrescuable)
 		delegate->unrescuable = delegate->end + 1;
 	else
@@ -463,6 +486,9 @@ static bool withdraw_from(struct sc_peer *peer, uint64_t claim, uint32_t from)
 	delegate->withdrawn = delegate->end;
 	delegate->ours = from;
 	learn(peer, true);
+	/* a record that is withdrawn does not tell how far this side has read */
+	if (sc_peer_is_heard(peer))
+		sc_peer_publish(peer);
 	return true;
 }
 

@@ -7,7 +7,7 @@
  * number of the answer, and come back when the peer says that it has read so many answers, or has gone. If no buffers
  * are free, the record stays in the ring: the peer gives others back, or withdraws the get.
  *
- * A put that the peer has withdrawn stays in the lines of the ring, or in the peer's buffers, until the peer has done it.
+ * A put that the peer has withdrawn stays in the lines of the ring, or in buffers of either side, until it is done.
  * So this process keeps where its record is, and does the put if the peer has gone before (sc_taker_inherit()). The peer
  * tells by delegation.done how far it has come, and by the number in a note that it has done that put.
  *
@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/fault.h"
+#include "link/hold.h"
 #include "link/peer.h"
 #include "link/record.h"
 #include "rma/access.h"
@@ -122,14 +123,33 @@ static int copy_lines(struct sc_peer *peer, const struct sc_ring_place *at, cons
 	return sc_access_copy(peer->ep, access, &(struct iovec){ bytes, access->len }, 1);
 }
 
-/* Copies the payload from the peer's buffers, which the caller has checked. */
-static int copy_buffers(struct sc_peer *peer, const struct sc_access *access,
+/* Copies the payload from buffers of that segment, which the caller has checked. */
+static int copy_buffers(struct sc_ep *ep, const struct sc_access *access, const struct sc_seg *seg,
 			const uint16_t bufs[SC_ABI_RECORD_BUFS])
 {
 	struct iovec iov[SC_ABI_RECORD_BUFS];
-	size_t count = sc_seg_bufs(peer->seg, bufs, (uint32_t)access->len, iov);
+	size_t count = sc_seg_bufs(seg, bufs, (uint32_t)access->len, iov);
 
-	return sc_access_copy(peer->ep, access, iov, count);
+	return sc_access_copy(ep, access, iov, count);
+}
+
+/*
+ * Returns the segment with the buffers of a put: the peer's, or ours if the peer returns one of them (hold.h). NULL, with
+ * *why: the peer may not name them.
+ */
+static struct sc_seg *buffers_of(struct sc_peer *peer, uint64_t ctl,
+				 const uint16_t bufs[SC_ABI_RECORD_BUFS], const char **why)
+{
+	uint32_t size = sc_ctl_size(ctl);
+
+	if (sc_ctl_flags(ctl) & SC_ABI_F_RETURNED) {
+		*why = "a put in a buffer that it has not been lent for that";
+		return size <= peer->ep->config.buf_size && sc_hold_comes_back(peer, bufs[0])
+			       ? peer->ep->seg
+			       : NULL;
+	}
+	*why = "bounce buffers that do not exist";
+	return sc_seg_has_bufs(peer->seg, bufs, size) ? peer->seg : NULL;
 }
 
 static inline const struct sc_abi_delegate *record_at(const struct sc_ring_place *at)
@@ -149,12 +169,13 @@ static inline __attribute__((always_inline)) int put_do(struct sc_peer *peer,
 	bool bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
 	uint32_t size = sc_ctl_size(ctl);
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
+	struct sc_seg *seg = NULL;
 	int ret;
 
 	if (bounced) {
 		memcpy(bufs, record->bufs, sizeof(bufs));
-		*why = "bounce buffers that do not exist";
-		if (!sc_seg_has_bufs(peer->seg, bufs, size))
+		seg = buffers_of(peer, ctl, bufs, why);
+		if (!seg)
 			return -EPROTO;
 	} else {
 		*why = "a put of another size than its record";
@@ -169,7 +190,7 @@ static inline __attribute__((always_inline)) int put_do(struct sc_peer *peer,
 	ret = sc_access_find(peer->ep, access);
 	if (ret)
 		return ret;
-	return bounced ? copy_buffers(peer, access, bufs) : copy_lines(peer, at, access);
+	return bounced ? copy_buffers(peer->ep, access, seg, bufs) : copy_lines(peer, at, access);
 }
 
 /* Counts a put that is done, and reports its data. */
@@ -198,6 +219,8 @@ static __attribute__((noinline)) int pass_over(struct sc_peer *peer, uint64_t ct
 		return -ENOMEM;
 	taker->passed[taker->seen % SC_ABI_DELEGATED] =
 		(struct sc_passed){ .at = peer->rx.at, .ctl = ctl, .number = taker->seen };
+	if (sc_ctl_flags(ctl) & SC_ABI_F_RETURNED)
+		sc_hold_pin(peer, taker->seen);
 	taker->seen++;
 	return 0;
 }
@@ -227,34 +250,25 @@ static __attribute__((noinline)) bool inherit(struct sc_peer *peer, struct sc_pa
 	if (sc_access_is_crowded(peer, put->ctl))
 		return false;
 	/* a peer that has gone before its segment was attached again has taken its buffers with it */
-	if ((peer->seg || !(sc_ctl_flags(put->ctl) & SC_ABI_F_BOUNCED)) &&
+	if ((peer->seg || sc_ctl_flags(put->ctl) & SC_ABI_F_RETURNED ||
+	     !(sc_ctl_flags(put->ctl) & SC_ABI_F_BOUNCED)) &&
 	    !put_do(peer, &put->at, put->ctl, &access, &why))
 		put_tell(peer, &put->at, put->ctl, &access);
 	put->ctl = 0;
 	return true;
 }
 
-/*
- * Tells whether the peer has done the withdrawn put. `done` is from any time ago, if the peer has done none since; else it
- * is at most as far away as operations can be open.
- */
-static bool is_done(uint32_t number, uint32_t done)
-{
-	return done - number - 1 < SC_ABI_DELEGATED;
-}
-
 bool sc_taker_inherit(struct sc_peer *peer)
 {
-	uint32_t done, end = peer->taker.seen;
+	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
+	uint32_t end = peer->taker.seen;
 
 	if (!peer->taker.passed || peer->vanished)
 		return true;
-	/* D1' acquire: pairs with D1 in sc_rescue_tell_done() */
-	done = sc_load_acquire_32(&sc_seg_slot(peer->ep->seg, peer->in_slot)->delegation.done);
 	for (uint32_t number = end - SC_ABI_DELEGATED; number != end; number++) {
 		struct sc_passed *put = passed_find(peer, number);
 
-		if (put && !is_done(number, done) && !inherit(peer, put))
+		if (put && !sc_rescue_has_done(slot, number) && !inherit(peer, put))
 			return false;
 	}
 	return true;

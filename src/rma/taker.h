@@ -7,6 +7,12 @@
 /* Takes a delegated put. -ENOMEM: no space for its completion, so it stays in the ring; -EPROTO with *why. */
 int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why);
 
+/* Tells whether the last operation of the peer was taken: it had not withdrawn it. */
+static inline bool sc_taker_has_taken(const struct sc_peer *peer)
+{
+	return peer->taker.taken == peer->taker.seen;
+}
+
 /* Takes a delegated get. -ENOMEM: no free buffers, so it stays in the ring; -EPROTO with *why. */
 int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why);
 

@@ -838,6 +838,8 @@ static const struct message inline_messages[] = {
 	{ 8, 1, 0 },   { 100, 1, 0 }, { 200, 3, 0 }, { 150, 1, 0 }, { 200, 1, 0 },
 	{ 200, 1, 0 }, { 200, 1, 0 }, { 32, 1, 0 },  { 0 },
 };
+/* no trial of the ways to fill buffers keeps these from coming back */
+static const struct message returning_messages[] = { { 500, 1, 0 }, { 500, 1, 0 }, { 0 } };
 static const struct message bounce_messages[] = {
 	{ 873, 1, 0 }, { 4096, 1, 0 }, { 3000, 2, 0 }, { 4096, 1, 0 }, { 0 },
 };
@@ -1053,12 +1055,14 @@ static void work_offering_initiator(struct side *side)
 	go_on(side, 4);
 }
 
-/* Waits until the daemon's thread has done the puts that are delegated, or can do none. */
+/* Waits until the daemon's thread has done the puts that are delegated, or can do none, or the target polls. */
 static void wait_rescued(const struct side *side)
 {
 	const struct sc_rescue *rescue = side->peer->delegate.rescue;
+	unsigned long begin = side->other->polls;
 
 	while (rescue && side->peer->link == SC_LINK_UP && !other_is_done(side) &&
+	       side->other->polls - begin < QUIET_POLLS &&
 	       sc_load_acquire_32(&rescue->keeper) != SC_RESCUE_RESTS)
 		sched_yield();
 }
@@ -1100,6 +1104,61 @@ static void work_offered_target(struct side *side)
 		go_on(side, 3);
 		wait_unpolled(side, 4, QUIET_POLLS);
 		(void)wait_stage(side, 4); /* for the operations that need the polls of this side */
+	}
+	reg_close(side, reg);
+}
+
+/* The message of that number, in a buffer of the target that this side then holds; without it, the put is as others. */
+static void recv_held(struct side *side, int number)
+{
+	recv_one(side, number, &side->protocol->messages[number]);
+	for (int i = 0; i < QUIET_POLLS && (int)side->received <= number && !other_is_done(side); i++)
+		progress(side);
+}
+
+/* Injected puts in a buffer of the target: the daemon's thread does the first, the target takes the second. */
+static void work_returning_initiator(struct side *side)
+{
+	struct sc_remote remote = { 0, 500, 0 };
+
+	if (!wait_stage(side, 2))
+		return;
+	remote.key = side->other->keys[0];
+	rma_one(side, &remote, 1, SC_RMA_WRITE);
+	rma_settle(side);
+	wait_accepted(side);
+	go_on(side, 3);
+	for (int i = 0; i < 2; i++) {
+		if (!wait_stage(side, (unsigned)i + 3))
+			break;
+		recv_held(side, i);
+		side->peer->delegate.pause = 0;
+		rma_one(side, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT);
+		if (!i && sc_peer_has_delegated(side->peer))
+			wait_rescued(side);
+		rma_settle(side);
+		go_on(side, (unsigned)i + 4);
+	}
+}
+
+static void work_lending_target(struct side *side)
+{
+	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
+	struct iovec one = { memory, sizeof(memory) / 2 };
+	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
+
+	pattern_fill(memory, 0, sizeof(memory), 7);
+	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
+	go_on(side, 2);
+	if (wait_stage(side, 3)) {
+		send_one(side, 0, &side->protocol->messages[0]);
+		go_on(side, 3);
+		wait_unpolled(side, 4, QUIET_POLLS);
+	}
+	if (wait_stage(side, 4)) {
+		send_one(side, 1, &side->protocol->messages[1]);
+		go_on(side, 4);
+		(void)wait_stage(side, 5);
 	}
 	reg_close(side, reg);
 }
@@ -1912,6 +1971,12 @@ static const struct protocol protocols[] = {
 	  0,
 	  { work_injecting_initiator, work_offered_target },
 	  NULL,
+	  { 0 } },
+	{ "one-sided, in the target's buffer",
+	  { "initiator", "target" },
+	  0,
+	  { work_returning_initiator, work_lending_target },
+	  returning_messages,
 	  { 0 } },
 	{ "one-sided, assisted",
 	  { "initiator", "target" },

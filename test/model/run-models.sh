@@ -166,6 +166,11 @@ list()
 		echo breaks overflow -D$mutant
 	done
 
+	echo holds putback
+	for mutant in PIN=0 PIN=2 PASS=0 PEEK=0 HOLD=0 HEIR=0 TELL=0; do
+		echo breaks putback -D$mutant
+	done
+
 	echo holds hold
 	echo holds hold -DNB=2 -DL=3
 	for mutant in PEEK=0 PEEK=2 PASS=2 PASS=3 ONE=0 FLAG=0 HELD=2 GIVE=0 TAKE=2 LAST=0 ORDER=2 ALONE=0 FIRST=1 \

@@ -159,13 +159,15 @@ static inline void expect_idle(void)
 	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_RMA_BUSY]));
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_SERVING]));
 	assert_int_equal(pair[1].peer->target.count, 0);
+	for (int i = 0; i < 2; i++)
+		sc_peers_give_back(pair[i].ep, 0);
 	for (int i = 0; i < 2; i++) { /* the peers have read all buffers that were lent */
 		assert_int_equal(pair[i].ep->counters.quarantines, 0);
 		sc_list_for (entry, &pair[i].ep->peers) {
 			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-			assert_true(!peer->tx.at.lines || !sc_ring_refresh(&peer->tx));
-			sc_pool_return(&pair[i].ep->pool, &peer->bounce.loans, peer->tx.head);
+			if (peer->tx.at.lines)
+				sc_record_reuse_slow(peer, 0);
 			if (peer->feed == SC_FEED_UP)
 				sc_pool_return(&pair[i].ep->pool, &peer->taker.answers,
 					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read);

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/atomic.h"
+#include "link/hold.h"
 #include "link/route.h"
 #include "proc/process.h"
 #include "proc/rescue.h"
@@ -40,6 +41,7 @@ struct plan {
 	uint32_t copied;     /* so many of those are done */
 	bool leaves;	     /* after them it gives the target up */
 	bool asks;	     /* CMA fails, so that the target must do those that are withdrawn */
+	bool returns;	     /* the payload of the put of 4000 bytes is in a buffer of the target */
 	const char *point;   /* it stops here, for the nth time */
 	int nth;
 };
@@ -135,18 +137,30 @@ static void go_to_point(struct sc_ep *ep, const struct plan *plan)
 }
 #endif
 
+/* No trial of the ways to fill buffers keeps a buffer from coming back. */
+static void fill_plainly(struct sc_config *config)
+{
+	config->fill = SC_FILL_CACHED;
+}
+
 static void initiator(struct child *self, void *arg)
 {
 	const struct plan *plan = arg;
 	struct sc_ep_attr attr = end_attr();
+	struct sc_comp_ring cq;
 	struct sc_ep *ep;
 
+	fill_plainly(&attr.config);
 	me = self;
 	child_on_its_own();
+	CHILD_CHECK(!sc_comp_ring_init(&cq, 64));
+	attr.tx_cq = attr.rx_cq = &cq;
 	CHILD_CHECK(!sc_ep_create(&attr, &ep));
 	CHILD_CHECK(!sc_peer_get(ep, plan->address, &target));
 	CHILD_CHECK(!sc_peer_connect(target));
 	while (sc_load_relaxed_32(&target->tx.consumer->answer) == SC_ABI_PENDING)
+		sc_ep_poll(ep);
+	while (plan->returns && !sc_hold_has(target))
 		sc_ep_poll(ep);
 	child_wait(self); /* the target polls no more */
 	CHILD_CHECK(sc_peer_can_read(target));
@@ -223,6 +237,25 @@ static struct sc_peer *peer_in(uint32_t slot)
 static struct child child;
 static uint32_t slot;
 
+/* Sends the initiator a message in a bounce buffer, which it holds. */
+static void lend_buffer(void)
+{
+	struct sc_peer *peer = NULL;
+
+	sc_list_for (entry, &target_ep()->peers) {
+		struct sc_peer *any = sc_list_entry(entry, struct sc_peer, all);
+
+		if (any != pair[1].peer && any->in_slot != SC_PEER_NO_SLOT)
+			peer = any;
+	}
+	assert_non_null(peer);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	while (sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_PENDING)
+		sc_ep_poll(target_ep());
+	assert_int_equal(end_send(&pair[1], peer, from, 1000, 0, SC_SILENT), 0);
+	assert_int_equal(peer->bounce.returnables.count, 1);
+}
+
 /* Opens the target, and lets the initiator go to its end. Returns it as the target sees it. */
 static struct sc_peer *begin(struct plan *plan)
 {
@@ -231,7 +264,7 @@ static struct sc_peer *begin(struct plan *plan)
 
 	if (!cma_allowed())
 		skip();
-	adjust = NULL;
+	adjust = fill_plainly;
 	uncounted = true;
 	rma_open(&direct);
 	memset(space, 0xa5, SPACE);
@@ -242,6 +275,8 @@ static struct sc_peer *begin(struct plan *plan)
 	child_spawn(&child, initiator, plan);
 	while (target_ep()->counters.accepts < 2)
 		sc_ep_poll(target_ep());
+	if (plan->returns)
+		lend_buffer();
 	assert_int_equal(send(child.down, "", 1, MSG_NOSIGNAL), 1);
 	assert_int_equal(read(child.up, line, sizeof(line)), sizeof(line));
 	assert_int_equal(sscanf(line, plan->point ? "stopped %u" : "withdrawn %u", &slot), 1);
@@ -283,6 +318,16 @@ static void wait_departed(void)
 		sc_ep_poll(target_ep());
 }
 
+/* The target has passed over the put, and looks how far the peer has read: the buffer stays lent. */
+static void expect_kept(void)
+{
+	struct sc_peer *peer = peer_in(slot);
+
+	sc_record_reuse_slow(peer, 0);
+	assert_int_equal(peer->bounce.returnables.count, 1);
+	assert_int_equal(peer->bounce.loans.count, 1);
+}
+
 /*
  * The initiator goes to its end, and is killed there. `passes`: the target polls before that. Each put lands. Those that
  * were done before are not written again.
@@ -295,6 +340,8 @@ static void follow(struct plan plan, bool passes)
 	done = count_done(&plan);
 	if (passes)
 		target_polls();
+	if (plan.returns && passes)
+		expect_kept();
 	mark(done);
 	child_kill(&child);
 	wait_departed();
@@ -324,6 +371,16 @@ static void test_withdrawn(void **state)
 							      .withdrawn = withdrawn,
 							      .copied = copied },
 					       passes);
+}
+
+/* The payload of one put is in a buffer that the target has lent. The target uses the buffer for nothing else before. */
+static void test_returned(void **state)
+{
+	(void)state;
+	for (uint32_t copied = 0; copied < 6; copied++)
+		for (int passes = 0; passes < 2; passes++)
+			follow((struct plan){ .withdrawn = PUTS, .copied = copied, .returns = true },
+			       passes);
 }
 
 /* The application hears of each. */
@@ -568,6 +625,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_withdrawn),
+		cmocka_unit_test(test_returned),
 		cmocka_unit_test(test_with_data),
 		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_leaves),

@@ -592,7 +592,10 @@ static void test_large_before_message(void **state)
 	OPEN();
 	adjust = NULL;
 	hold();
+	pair[0].peer->bounce.fill.trying =
+		true; /* the buffer of the put does not come back with a record */
 	inject(from, 0, 1000);
+	pair[0].peer->bounce.fill.trying = false;
 	sc_store_relaxed_32(&rescue()->keeper, SC_RESCUE_COPIES);
 	rescue()->withdrawn = 1 + SC_ABI_DELEGATED;
 	rescue()->from = rescue()->done = 0;
