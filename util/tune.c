@@ -33,7 +33,7 @@ static void show_costs(const struct sc_calibration *calibration, const char *pat
 
 	if (localtime_r(&when, &tm))
 		(void)strftime(text, sizeof(text), "%F %T", &tm);
-	printf("measured          %s, %s\n", text, path);
+	printf("measured          %s, the least of %u, %s\n", text, calibration->rounds, path);
 	printf("process_vm_readv  %.3f us + %.3f us/KiB\n", calibration->cma_start / 1e3,
 	       calibration->cma_per_kib / 1e3);
 	printf("shared buffers    %.3f us/KiB within a core, %.3f without a common cache\n",
@@ -97,6 +97,7 @@ static void show_json(const struct sc_calibration *calibration, const char *path
 	json_string("file", calibration ? path : NULL);
 	if (calibration) {
 		json_number("measured", (int64_t)calibration->time);
+		json_count("measurements", calibration->rounds);
 		json_count("cma_start_ns", calibration->cma_start);
 		json_count("cma_ns_per_kib", calibration->cma_per_kib);
 		json_count("buffers_near_ns_per_kib", calibration->near_per_kib);
@@ -123,6 +124,9 @@ static int show(const char *path)
 	return ret && ret != -ENOENT && ret != -ESTALE ? COMMAND_FAULT : COMMAND_OK;
 }
 
+/* Between two measurements: a processor that is slow for a moment spoils only some. */
+#define PAUSE_NS 20000000
+
 static int measure(const char *path)
 {
 	struct sc_calibration calibration;
@@ -137,6 +141,8 @@ static int measure(const char *path)
 		fprintf(stderr, "%s: cannot write %s: %s\n", command_name, path, strerror(-ret));
 		return COMMAND_FAULT;
 	}
+	while (sc_calibration_make())
+		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	return show(path);
 }
 

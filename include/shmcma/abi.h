@@ -682,14 +682,15 @@ struct sc_abi_directory {
  * service; it stays when its maker ends. It is never written again: another file takes its place. Each change of the
  * format changes the magic.
  */
-#define SC_ABI_CALIBRATION_MAGIC 0x31304c4143534853ULL
+#define SC_ABI_CALIBRATION_MAGIC 0x32304c4143534853ULL
 struct sc_abi_calibration {
 	uint64_t magic;
 	uint64_t boot_id[2];
 	uint64_t machine; /* a hash of the kernel's release and version, and of the processor's signature */
-	int64_t time;	  /* when it was measured, seconds since 1970 */
+	int64_t time;	  /* when it was measured last, seconds since 1970 */
 	uint32_t cma_start, cma_per_kib;    /* as in sc_calibration */
 	uint32_t near_per_kib, far_per_kib; /* likewise */
+	uint32_t rounds, pad;
 	uint64_t checksum;		    /* FNV-1a of all before it */
 };
 
@@ -828,8 +829,9 @@ SC_ABI_AT(sc_abi_calibration, cma_start, 40);
 SC_ABI_AT(sc_abi_calibration, cma_per_kib, 44);
 SC_ABI_AT(sc_abi_calibration, near_per_kib, 48);
 SC_ABI_AT(sc_abi_calibration, far_per_kib, 52);
-SC_ABI_AT(sc_abi_calibration, checksum, 56);
-SC_ABI_SIZE(sc_abi_calibration, 64);
+SC_ABI_AT(sc_abi_calibration, rounds, 56);
+SC_ABI_AT(sc_abi_calibration, checksum, 64);
+SC_ABI_SIZE(sc_abi_calibration, 72);
 SC_ABI_AT(sc_abi_directory, capacity, 8);
 SC_ABI_AT(sc_abi_directory, count, 12);
 SC_ABI_AT(sc_abi_directory, owner, 16);

@@ -500,18 +500,21 @@ int sc_ep_poll(struct sc_ep *ep);
 /* ---- calibration ----------------------------------------------------------------------------- */
 
 /*
- * Costs of copies on this machine, nanoseconds: measured once for each boot and user, and kept in a file in /dev/shm.
+ * Costs of copies on this machine, nanoseconds: the least of SC_CALIBRATION_ROUNDS measurements for each boot and user, kept
+ * in a file in /dev/shm.
  */
+#define SC_CALIBRATION_ROUNDS 16
 struct sc_calibration {
 	/* a copy by process_vm_readv(2): its start, and each KiB */
 	uint32_t cma_start, cma_per_kib;
 	/* into a bounce buffer and out again: within one core's cache, and between two cores that share none */
 	uint32_t near_per_kib, far_per_kib;
-	int64_t time; /* of the measurement, seconds since 1970 */
+	int64_t time;	 /* of the last measurement, seconds since 1970 */
+	uint32_t rounds; /* measurements */
 };
 
 /*
- * Measures the costs in this thread, a millisecond or less. -ERANGE: not plausible; -ENOTSUP: this processor has no
+ * Measures the costs once in this thread, a millisecond or less. -ERANGE: not plausible; -ENOTSUP: this processor has no
  * non-temporal stores; -EPERM, -ENOSYS: no cross memory attach; -ENOMEM.
  */
 int sc_calibration_measure(struct sc_calibration *calibration);
@@ -525,8 +528,11 @@ int sc_calibration_load(struct sc_calibration *calibration);
 /* Stores it in place of the last one. -EEXIST: another process has just stored its own; -ENOSPC, -EPERM... */
 int sc_calibration_store(const struct sc_calibration *calibration);
 
-/* Measures and stores a calibration unless there is one. Logs errors. */
-void sc_calibration_make(void);
+/*
+ * Measures once, and stores the least of that and the stored calibration, unless that is complete. True: it is not complete
+ * then; call again after a while. Logs errors.
+ */
+bool sc_calibration_make(void);
 
 /* Writes the path of the stored calibration. */
 #define SC_CALIBRATION_PATH_MAX 112

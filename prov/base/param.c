@@ -334,7 +334,8 @@ void shmcma_env_read(void)
 	config->calibrate = param_bool(
 		"calibrate", true,
 		"Choose between the ways of a message by what they cost on this machine. That thread "
-		"measures it in a millisecond, once for each boot, for processes to come. Without it a "
+		"measures it for processes to come, sixteen times a millisecond for each boot. Without it "
+		"a "
 		"usual cost is taken.");
 	config->strict = read_strict();
 	config->fill = read_fill();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * calibration.c: what copies by CMA and by bounce buffers cost on this machine. A process measures the costs once for
- * each boot and user, and keeps them for later processes in a file beside the segments. Any thread may call.
+ * calibration.c: what copies by CMA and by bounce buffers cost on this machine. The first processes of a boot and user
+ * measure the costs, and keep the least for later processes in a file beside the segments. Any thread may call.
  *
  * The time of a copy by CMA is a property of the machine, and hardly depends on the processors of the two processes.
  * One thread can measure it by a read of its own process's memory, as the kernel goes the same way and pins the same
@@ -17,7 +17,8 @@
  * fill buffers for this peer is known (fill.c).
  *
  * The daemon's thread or the operator's command measures, never a sender: 0.5 ms of processor time. The least of many
- * times counts, as no disturbance makes a copy faster; so a busy machine does no harm.
+ * times counts, as no disturbance makes a copy faster. But a processor can be slow for longer than one measurement. So
+ * the daemons' threads measure SC_CALIBRATION_ROUNDS times, with pauses (docs/MEASUREMENTS.md, "Calibration").
  *
  * The file gets its bytes before its name (shmfile.c); later nothing writes to it, but another file takes its place.
  * Several processes may measure at a time; the file of one of them remains.
@@ -164,7 +165,8 @@ int sc_calibration_parse(const struct sc_abi_calibration *file, struct sc_calibr
 						.cma_per_kib = file->cma_per_kib,
 						.near_per_kib = file->near_per_kib,
 						.far_per_kib = file->far_per_kib,
-						.time = file->time };
+						.time = file->time,
+						.rounds = file->rounds };
 	return 0;
 }
 
@@ -185,7 +187,8 @@ int sc_calibration_format(const struct sc_calibration *calibration, struct sc_ab
 					     .cma_start = calibration->cma_start,
 					     .cma_per_kib = calibration->cma_per_kib,
 					     .near_per_kib = calibration->near_per_kib,
-					     .far_per_kib = calibration->far_per_kib };
+					     .far_per_kib = calibration->far_per_kib,
+					     .rounds = calibration->rounds };
 	file->checksum = checksum(file);
 	return 0;
 }
@@ -378,25 +381,57 @@ int sc_calibration_measure(struct sc_calibration *calibration)
 	SC_CALL("calibration.unmap", munmap(memory, size));
 	if (!ret)
 		ret = sc_calibration_judge(&times, calibration);
-	if (!ret)
+	if (!ret) {
 		calibration->time = time(NULL);
+		calibration->rounds = 1;
+	}
 	return ret;
 }
 
-void sc_calibration_make(void)
+/* Bytes of the copy by which two measurements of CMA are compared. */
+#define TYPICAL 16384
+
+static uint64_t cma_ns(uint64_t start, uint64_t per_kib, uint64_t size)
 {
-	struct sc_calibration calibration;
+	return start + size * per_kib / 1024;
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+void sc_calibration_merge(struct sc_calibration *calibration, const struct sc_calibration *other)
+{
+	/* the start and the slope of one measurement belong together */
+	if (cma_ns(other->cma_start, other->cma_per_kib, TYPICAL) <
+	    cma_ns(calibration->cma_start, calibration->cma_per_kib, TYPICAL)) {
+		calibration->cma_start = other->cma_start;
+		calibration->cma_per_kib = other->cma_per_kib;
+	}
+	calibration->near_per_kib = least(calibration->near_per_kib, other->near_per_kib);
+	calibration->far_per_kib = least(calibration->far_per_kib, other->far_per_kib);
+	calibration->rounds += other->rounds;
+}
+
+bool sc_calibration_make(void)
+{
+	struct sc_calibration calibration, stored;
+	bool is_stored = !sc_calibration_load(&stored);
 	int ret;
 
-	if (!sc_calibration_load(&calibration))
-		return;
+	if (is_stored && stored.rounds >= SC_CALIBRATION_ROUNDS)
+		return false;
 	ret = sc_calibration_measure(&calibration);
+	if (!ret && is_stored)
+		sc_calibration_merge(&calibration, &stored);
 	if (!ret)
 		ret = sc_calibration_store(&calibration);
 	if (ret)
 		sc_info("the cost of copies on this machine could not be measured, or not stored: %s; "
 			"usual costs apply",
 			strerror(-ret));
+	return !ret && calibration.rounds < SC_CALIBRATION_ROUNDS;
 }
 
 /* ---- use ------------------------------------------------------------------------------------- */
@@ -447,5 +482,5 @@ uint64_t sc_calibration_cma_ns(size_t size, size_t fragments, uint32_t together)
 	uint64_t costs = atomic_load_explicit(&sc_process.kept.costs, memory_order_relaxed);
 	uint64_t start = costs >> 32, per_kib = costs & UINT32_MAX;
 
-	return start / together + (size + (fragments - 1) * SC_CMA_ELEMENT) * per_kib / 1024;
+	return cma_ns(start / together, per_kib, size + (fragments - 1) * SC_CMA_ELEMENT);
 }

@@ -29,6 +29,9 @@ struct sc_calibration_times {
 /* Derives the calibration from the times, except the time of day. -ERANGE: the costs are impossible. */
 int sc_calibration_judge(const struct sc_calibration_times *times, struct sc_calibration *calibration);
 
+/* Makes `calibration` the least of both. */
+void sc_calibration_merge(struct sc_calibration *calibration, const struct sc_calibration *other);
+
 /*
  * Returns the nanoseconds that CMA takes to copy `size` bytes in `fragments` fragments, where one call does `together`
  * such copies; both are 1 or more. 0: this process has no calibration.

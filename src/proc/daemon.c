@@ -83,9 +83,10 @@
 /*
  * Times after the thread's begin, when the application has started: of the calibration, and of the scan for files of
  * dead processes whose pid another process has. The processes of a job add different delays, below SPREAD_MS: the first
- * one measures, the others find its file.
+ * ones measure, the others find their file. CALIBRATE_AGAIN_MS: between two measurements of one process.
  */
 #define CALIBRATE_MS 200
+#define CALIBRATE_AGAIN_MS 500
 #define SETTLED_MS 1200
 #define SPREAD_MS 1024
 
@@ -206,8 +207,7 @@ static void calibrate(void)
 {
 	if (!sc_process.calibration || sc_process_now_ms() < sc_process.calibration)
 		return;
-	sc_process.calibration = 0;
-	sc_calibration_make();
+	sc_process.calibration = sc_calibration_make() ? sc_process_now_ms() + CALIBRATE_AGAIN_MS : 0;
 }
 
 /* After EINVAL, ENOMEM and other errors that may last: the thread waits, and knows nothing of any descriptor. */

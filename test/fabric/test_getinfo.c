@@ -1690,14 +1690,15 @@ static bool put_calibration(void)
 	struct {
 		uint64_t magic, boot_id[2], machine;
 		int64_t time;
-		uint32_t cma_start, cma_per_kib, near_per_kib, far_per_kib;
+		uint32_t cma_start, cma_per_kib, near_per_kib, far_per_kib, rounds, pad;
 		uint64_t checksum;
-	} file = { .magic = 0x31304c4143534853u,
+	} file = { .magic = 0x32304c4143534853u,
 		   .machine = hash_machine(),
 		   .cma_start = 50000,
 		   .cma_per_kib = 80,
 		   .near_per_kib = 50,
-		   .far_per_kib = 150 };
+		   .far_per_kib = 150,
+		   .rounds = 16 };
 	char path[64];
 	bool done;
 	int fd;

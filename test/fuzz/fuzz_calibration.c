@@ -45,7 +45,8 @@ static void check_again(const struct sc_calibration *calibration)
 	CHECK(!sc_calibration_parse(&file, &again));
 	CHECK(again.cma_start == calibration->cma_start && again.cma_per_kib == calibration->cma_per_kib &&
 	      again.near_per_kib == calibration->near_per_kib &&
-	      again.far_per_kib == calibration->far_per_kib && again.time == calibration->time);
+	      again.far_per_kib == calibration->far_per_kib && again.time == calibration->time &&
+	      again.rounds == calibration->rounds);
 	check_use(calibration);
 }
 
@@ -70,7 +71,7 @@ static void parse(const struct sc_abi_calibration *file)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct sc_calibration some = { 1000, 100, 50, 150, 0 };
+	static const struct sc_calibration some = { 1000, 100, 50, 150, 0, 1 };
 	struct sc_abi_calibration file = { 0 }, ours;
 	struct sc_calibration measured = { 0 };
 	struct sc_calibration_times times;
