@@ -13,6 +13,8 @@
  * Without CMA (-nocma), and in secret memory, only the target can write the bytes. It polls after the initiator's last
  * call, and also while more puts are posted than may be open.
  *
+ * In each second round the target has sent the initiator a message, in whose bounce buffer the first put of 400 bytes goes.
+ *
  * A round is one size and one number of puts. TEST_INJECT_ROUNDS: how often each round is made, default 1, in the full
  * tests 10.
  */
@@ -55,12 +57,15 @@ enum {
 
 static struct board {
 	struct rma_place place;
+	char initiator[256]; /* its address */
 	uint8_t memory[MOST * LARGEST];
 } * board;
 
 static uint8_t *memory; /* of rank 0, registered */
 
-static const size_t sizes[] = { 1, 8, 64, 300, 4096 };
+static const size_t sizes[] = { 1, 8, 64, 400, 4096 };
+#define LENT                                                                                              \
+	400 /* bytes of the message: no trial of the ways to fill buffers keeps one of that size from coming back */
 static const unsigned counts[] = {
 	1, 3, 31, 33, 200, MOST
 }; /* some more and some less than may be open */
@@ -113,9 +118,27 @@ static void inject_all(struct mt_ep *ep, fi_addr_t target, uint64_t round, unsig
 	}
 }
 
+static bool lends(uint64_t round)
+{
+	return round % 2;
+}
+
+/* The initiator polls no more after that: it holds the buffer of the message. */
+static void receive(struct mt_ep *ep, uint64_t round)
+{
+	struct mt_op op = { .pending = true };
+	uint8_t bytes[LENT];
+
+	if (!lends(round))
+		return;
+	mt_must(fi_recv(ep->ep, bytes, sizeof(bytes), NULL, FI_ADDR_UNSPEC, &op));
+	mt_wait(ep, &op);
+}
+
 static void initiate(const struct params *params, uint64_t round, unsigned count, size_t size)
 {
-	struct mt_open open = { .caps = FI_RMA };
+	struct mt_open open = { .caps = FI_RMA | FI_MSG };
+	size_t name_size = sizeof(board->initiator);
 	struct mt_op op = { 0 };
 	struct mt_ep ep;
 	fi_addr_t target;
@@ -133,7 +156,9 @@ static void initiate(const struct params *params, uint64_t round, unsigned count
 		mt_wait(&ep, &op);
 		op = (struct mt_op){ 0 };
 	}
+	mt_must(fi_getname(&ep.ep->fid, board->initiator, &name_size));
 	atomic_store(mt_flag(FLAG_CONNECTED), round);
+	receive(&ep, round);
 	if (!params->nocma)
 		sleep_until(FLAG_AWAY, round);
 	inject_all(&ep, target, round, count, size, params->ending == DATA);
@@ -195,6 +220,17 @@ static void poll_landed(struct mt_ep *ep, uint64_t round, unsigned count, size_t
 			mt_poll(ep);
 }
 
+static void lend(struct mt_ep *ep, uint64_t round)
+{
+	struct mt_op op = { .pending = true };
+	uint8_t bytes[LENT] = { 0 };
+
+	if (!lends(round))
+		return;
+	mt_must(fi_send(ep->ep, bytes, sizeof(bytes), NULL, mt_insert(ep, board->initiator), &op));
+	mt_wait(ep, &op);
+}
+
 static void target_of_round(const struct params *params, struct mt_ep *ep, uint64_t round, unsigned count,
 			    size_t size)
 {
@@ -202,6 +238,7 @@ static void target_of_round(const struct params *params, struct mt_ep *ep, uint6
 	atomic_store(mt_flag(FLAG_ROUND), round);
 	mt_doing("polling until the initiator is connected");
 	mt_flag_wait(ep, FLAG_CONNECTED, round);
+	lend(ep, round);
 	atomic_store(mt_flag(FLAG_AWAY), round);
 	if (params->ending == SECRET && count < MAY_BE_OPEN) {
 		sleep_until(FLAG_POSTED, round);
@@ -247,7 +284,7 @@ static uint8_t *secret_memory(void)
 static void inject_rank(const void *arg)
 {
 	const struct params *params = arg;
-	struct mt_open open = { .caps = FI_RMA };
+	struct mt_open open = { .caps = FI_RMA | FI_MSG };
 	const char *given = getenv("TEST_INJECT_ROUNDS");
 	unsigned long repeat = given ? strtoul(given, NULL, 10) : rounds_of(10, 1);
 	struct fid_mr *mr = NULL;
