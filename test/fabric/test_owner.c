@@ -319,6 +319,21 @@ static void test_info_domain(void **state)
 	fi_freeinfo(hints);
 }
 
+/* An application sees no domain that another provider has opened for itself. */
+static void test_not_shown(void **state)
+{
+	struct fi_info *hints = tf_hints(), *info;
+
+	(void)state;
+	hints->fabric_attr->fabric = both->near.fabric;
+	tf_ok(fi_getinfo(TF_VERSION, NULL, NULL, 0, hints, &info));
+	assert_ptr_equal(info->fabric_attr->fabric, both->near.fabric);
+	assert_null(info->domain_attr->domain);
+	fi_freeinfo(info);
+	hints->fabric_attr->fabric = NULL; /* it is not to be freed */
+	fi_freeinfo(hints);
+}
+
 /* Only a domain with FI_PEER has such objects, and they need an object of the owner. */
 static void test_open(void **state)
 {
@@ -1107,6 +1122,7 @@ static int run(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_info),
 		TEST(test_info_domain),
+		TEST(test_not_shown),
 		TEST(test_open),
 		TEST(test_open_wait),
 		TEST(test_other_reads),
