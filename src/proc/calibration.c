@@ -246,7 +246,7 @@ int sc_calibration_load(struct sc_calibration *calibration)
 
 static int write_file(struct sc_shmfile *own, const struct sc_abi_calibration *file)
 {
-	int fd = sc_shmfile_fd(own);
+	int ret = sc_shmfile_check_size(sizeof(*file)), fd = ret ? ret : sc_shmfile_fd(own);
 	ssize_t put;
 
 	if (fd < 0)

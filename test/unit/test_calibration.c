@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -916,6 +917,26 @@ static void without_room(struct child *child, void *unused)
 	assert_int_equal(sc_calibration_load(&calibration), -ENOENT);
 }
 
+/* A limit of 0 bytes: an error, and not SIGXFSZ. */
+static void with_limit(struct child *child, void *unused)
+{
+	const struct rlimit none = { 0, RLIM_INFINITY };
+
+	(void)unused;
+	(void)child;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	assert_int_equal(sc_calibration_store(&usual), -EFBIG);
+}
+
+static void test_limited(void **state)
+{
+	(void)state;
+	if (!alone)
+		skip();
+	assert_int_equal(child_run(with_limit, NULL), 0);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
 static void test_no_room(void **state)
 {
 	(void)state;
@@ -1087,6 +1108,7 @@ int main(void)
 		cmocka_unit_test(test_replaced_at_once),
 		cmocka_unit_test(test_many_start),
 		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_limited),
 		cmocka_unit_test(test_calls_that_fail),
 		cmocka_unit_test(test_not_reaped),
 		cmocka_unit_test(test_daemon),
