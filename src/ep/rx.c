@@ -484,16 +484,14 @@ static bool is_put_done(const struct sc_peer *peer, uint64_t ctl)
 static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 {
 	const void *record = sc_ring_first(&peer->rx)->bytes;
-	const uint16_t *bufs;
+	uint16_t buf;
 
 	if (is_put_done(peer, ctl))
-		bufs = ((const struct sc_abi_delegate *)record)->bufs;
+		buf = sc_load_relaxed_16(((const struct sc_abi_delegate *)record)->bufs);
 	else if (is_bounce(sc_ctl_kind(ctl)))
-		bufs = ((const struct sc_abi_bounce *)record)->bufs;
+		buf = sc_load_relaxed_16(((const struct sc_abi_bounce *)record)->bufs);
 	else
 		return false;
-	uint16_t buf = sc_load_relaxed_16(bufs);
-
 	return sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
 }
 

@@ -104,8 +104,8 @@ struct sc_burst {
 struct sc_returnables {
 	uint16_t bufs[SC_ABI_RETURN_BUFS];
 	uint32_t count;
-	bool pinned;	 /* one of them has the payload of the peer's put of that number, which the peer */
-	uint32_t number; /* has withdrawn */
+	bool pinned;	 /* one of them has the payload of a put of the peer that is withdrawn, */
+	uint32_t number; /* this one */
 };
 
 /* A peer's buffers that are held, oldest first; see hold.h. */
@@ -219,8 +219,8 @@ struct sc_peer_delegate {
 	uint32_t rescued;	  /* withdrawn operations, the oldest, that the daemon's thread has done */
 	struct sc_rescue *rescue; /* NULL: as `open` */
 	uint32_t polls;		  /* polls in vain for the oldest */
-	uint32_t pause,
-		alone; /* so many operations are not delegated, as the peer did not take the last; the last time */
+	uint32_t pause;	       /* the next operations, not delegated as the peer did not take the last */
+	uint32_t alone;	       /* the value of `pause` the last time */
 	uint64_t answers_read; /* answers in the peer's buffers that are read; the peer sees this */
 };
 
