@@ -1091,7 +1091,8 @@ static void work_injecting_initiator(struct side *side)
 	go_on(side, 4);
 }
 
-static void work_offered_target(struct side *side)
+/* Registers memory, and tells the other of its key. */
+static struct sc_reg *memory_open(struct side *side)
 {
 	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
 	struct iovec one = { memory, sizeof(memory) / 2 };
@@ -1100,6 +1101,13 @@ static void work_offered_target(struct side *side)
 	pattern_fill(memory, 0, sizeof(memory), 7);
 	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
 	go_on(side, 2);
+	return reg;
+}
+
+static void work_offered_target(struct side *side)
+{
+	struct sc_reg *reg = memory_open(side);
+
 	if (wait_stage(side, 3)) {
 		go_on(side, 3);
 		wait_unpolled(side, 4, QUIET_POLLS);
@@ -1143,13 +1151,8 @@ static void work_returning_initiator(struct side *side)
 
 static void work_lending_target(struct side *side)
 {
-	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
-	struct iovec one = { memory, sizeof(memory) / 2 };
-	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
+	struct sc_reg *reg = memory_open(side);
 
-	pattern_fill(memory, 0, sizeof(memory), 7);
-	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
-	go_on(side, 2);
 	if (wait_stage(side, 3)) {
 		send_one(side, 0, &side->protocol->messages[0]);
 		go_on(side, 3);
@@ -1200,13 +1203,8 @@ static void work_assisting_target(struct side *side)
 /* Registrations that are closed while the peer copies under them. */
 static void work_closing_target(struct side *side)
 {
-	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
-	struct iovec one = { memory, sizeof(memory) / 2 };
-	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
+	struct sc_reg *reg = memory_open(side);
 
-	pattern_fill(memory, 0, sizeof(memory), 7);
-	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
-	go_on(side, 2);
 	(void)wait_stage(side, 2);
 	while (side->other->hits[point_named("direct.hazard")] == 0 && !side->other->gone &&
 	       side->other->stage < 3)

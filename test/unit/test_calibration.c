@@ -749,6 +749,14 @@ static void test_made_anew(void **state)
 	unlink(path);
 }
 
+static void expect_costs(const struct sc_calibration *calibration, const uint32_t costs[4])
+{
+	assert_int_equal(calibration->cma_start, costs[0]);
+	assert_int_equal(calibration->cma_per_kib, costs[1]);
+	assert_int_equal(calibration->near_per_kib, costs[2]);
+	assert_int_equal(calibration->far_per_kib, costs[3]);
+}
+
 static void test_merge(void **state)
 {
 	struct sc_calibration calibration = { 1000, 100, 50, 150, 7, 1 },
@@ -756,16 +764,10 @@ static void test_merge(void **state)
 
 	(void)state;
 	sc_calibration_merge(&calibration, &dear);
-	assert_int_equal(calibration.cma_start, 1000);
-	assert_int_equal(calibration.cma_per_kib, 100);
-	assert_int_equal(calibration.near_per_kib, 50);
-	assert_int_equal(calibration.far_per_kib, 120);
+	expect_costs(&calibration, (const uint32_t[]){ 1000, 100, 50, 120 });
 	assert_int_equal(calibration.rounds, 5);
 	sc_calibration_merge(&calibration, &cheap);
-	assert_int_equal(calibration.cma_start, 1400);
-	assert_int_equal(calibration.cma_per_kib, 60);
-	assert_int_equal(calibration.near_per_kib, 40);
-	assert_int_equal(calibration.far_per_kib, 120);
+	expect_costs(&calibration, (const uint32_t[]){ 1400, 60, 40, 120 });
 	assert_int_equal(calibration.rounds, 7);
 	assert_int_equal(calibration.time, 7);
 }
