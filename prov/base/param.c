@@ -365,7 +365,7 @@ void shmcma_env_read(void)
 	check_names();
 }
 
-/* The daemon's thread measures costs that are not known yet, for processes to come. */
+/* The daemon's thread measures costs that are not known well yet, for processes to come. */
 void shmcma_calibrate(void)
 {
 	struct sc_config *config = &shmcma_env.config;
@@ -374,7 +374,7 @@ void shmcma_calibrate(void)
 
 	if (!shmcma_env.calibrated || sc_calibration_load(&calibration))
 		return;
-	config->calibrate = false;
+	config->calibrate &= calibration.rounds < SC_CALIBRATION_ROUNDS;
 	sc_calibration_apply(&calibration, config);
 	if (config->eager_max != before)
 		shmcma_info(FI_LOG_CORE,
