@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * hold.pml: bounce buffers that come back with a message; putback.pml has puts (src/link/hold.h, src/link/record.c, src/link/record.h, src/ep/rx.c,
- * src/msg/bounce.c, src/link/peer.c, src/shm/pool.c).
+ * hold.pml: bounce buffers that come back with a message (src/link/hold.h, src/link/record.c, src/link/record.h, src/ep/rx.c,
+ * src/msg/bounce.c, src/link/peer.c, src/shm/pool.c). putback.pml has those that come back with a put.
  *
  * An owner with NB buffers, a peer that it talks to, and another that it lends buffers to as well. MSGS records
  * of the owner's to either of the two, each with a buffer: some are messages, and some are parts, two of a message;

@@ -9,8 +9,8 @@
  * head. Both threads may die at any moment, together. The target takes puts, and passes over those that are withdrawn.
  * hold.pml has messages and several buffers, rescue.pml has the two threads and several puts at a time.
  *
- * Asserted: each put has the bytes that were put, on whichever side it is done; it is done once, and only one that was in hand at a
- * death may be done twice; the buffer is lent once at a time, and comes back in the end; nobody waits for ever.
+ * Asserted: each put has the bytes that were put, on whichever side it is done; it is done once, and only one that was in
+ * hand at a death may be done twice; the buffer is lent once at a time, and comes back in the end; nobody waits for ever.
  *
  * Mutants, each of which must fail:
  *            PIN=0     the target takes the buffer of a put back that is withdrawn, once the head has passed it

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * hold.h: bounce buffers of a peer that have been read and are not given back at once. The next message or delegated put
- * to that peer may be written into them, and gives them back (SC_ABI_F_RETURNED). So two peers that talk to each other write where
- * they have just read: those lines are in this processor's cache. The lines of a buffer of one's own are in the
- * reader's cache, and each has to be taken from there first (docs/MEASUREMENTS.md, "Held buffers"). So a held buffer is
+ * to that peer may be written into them, and gives them back (SC_ABI_F_RETURNED). So two peers that talk to each other
+ * write where they have just read: those lines are in this processor's cache. The lines of a buffer of one's own are in
+ * the reader's cache, and each has to be taken from there first (docs/MEASUREMENTS.md, "Held buffers"). So a held buffer is
  * filled by plain stores, whatever way is best for others (fill.h). The message also says how far the ring is read, which
  * takes a line otherwise.
  *

@@ -359,7 +359,7 @@ void sc_record_fill(struct sc_peer *peer, struct sc_iov_walk payload, uint16_t b
 {
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	uint32_t count = 1, size = (uint32_t)payload.left;
-	bool warm = sc_pool_is_warm(&peer->ep->pool) && !sc_fill_wants(&peer->bounce.fill, size);
+	bool warm = sc_record_is_warm(peer, size);
 
 	if (size && size <= peer->ep->config.buf_size) {
 		bufs[0] = sc_pool_lend(&peer->ep->pool, &peer->bounce.loans, peer->tx.tail);

@@ -114,6 +114,15 @@ static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 		peer->tx.tail - peer->tx.head > peer->tx.at.count / 2;
 }
 
+/*
+ * Tells whether plain stores fill the next buffer best, because its lines are in this processor's cache, and no trial asks
+ * for another way.
+ */
+static inline bool sc_record_is_warm(struct sc_peer *peer, size_t size)
+{
+	return sc_pool_is_warm(&peer->ep->pool) && !sc_fill_wants(&peer->bounce.fill, size);
+}
+
 /* Buffers that stay free, so that a large eager message to another peer does not wait for held buffers. */
 #define SC_RECORD_RETURN_LEFT (SC_ABI_RECORD_BUFS + SC_RECORD_PIECE_BUFS)
 

@@ -63,7 +63,7 @@ bool sc_bounce_send_buffer(struct sc_peer *peer, const struct sc_send *send, uin
 	    !sc_pool_may_lend(pool, &peer->bounce.loans, 1, sc_bounce_reserve(peer)) ||
 	    !sc_pool_has(pool, 1))
 		return false;
-	warm = sc_pool_is_warm(pool) && !sc_fill_wants(&peer->bounce.fill, size);
+	warm = sc_record_is_warm(peer, size);
 	returnable = sc_record_may_return(peer, size, 1);
 	record.bufs[0] = sc_pool_lend(pool, &peer->bounce.loans, peer->tx.tail);
 	record_flags |= sc_record_return_flag(peer, record.bufs[0], returnable);

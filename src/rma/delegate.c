@@ -9,8 +9,9 @@
  * another operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer
  * passes over their records. If the application does not poll, the daemon's thread withdraws puts and does them
  * (rescue.c). The payload of an injected put is in its record, or in the buffers that the record names, until the put
- * ends. Such a buffer may be one of the peer, which this side holds; after the put the peer may hold ours (hold.h). Of a put from one piece this side keeps a few words and no struct sc_rma_op (delegated.c), and if the payload is in
- * the record, sc_delegate_short() posts it after the few checks that can fail.
+ * ends. Such a buffer may be one of the peer, which this side holds; after the put the peer may hold ours (hold.h). Of a
+ * put from one piece this side keeps a few words and no struct sc_rma_op (delegated.c), and if the payload is in the
+ * record, sc_delegate_short() posts it after the few checks that can fail.
  *
  *   edge                      written by                                           recorded in
  *   none -> DELEGATED         this side: post_record()                             the ring: a record

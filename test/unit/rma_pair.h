@@ -166,8 +166,12 @@ static inline void expect_idle(void)
 		sc_list_for (entry, &pair[i].ep->peers) {
 			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-			if (peer->tx.at.lines)
+			if (peer->tx.at.lines) {
+				assert_int_equal(sc_ring_refresh(&peer->tx), 0);
 				sc_record_reuse_slow(peer, 0);
+			} else {
+				sc_pool_return(&pair[i].ep->pool, &peer->bounce.loans, peer->tx.head);
+			}
 			if (peer->feed == SC_FEED_UP)
 				sc_pool_return(&pair[i].ep->pool, &peer->taker.answers,
 					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read);
