@@ -240,6 +240,8 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;
 	atomic_fetch_add(&opened->fabric->refs, 1);
+	if (shmcma_domain_is_peer(opened))
+		atomic_store(&opened->fabric->is_peer, true);
 	pthread_once(&calibrated, shmcma_calibrate);
 	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->locks.common.mutex, forked);
 	*domain = &opened->fid;

@@ -15,18 +15,18 @@
 
 /* ---- open objects ---------------------------------------------------------------------------- */
 
-/* Tells whether a domain is one of that fabric. One that another provider uses is not shown: it has no use to others. */
-static bool is_of_fabric(const struct fid *fid, const struct fid_fabric *fabric)
+/* Tells whether another provider has opened it for itself (FI_PEER). */
+static bool is_peer(const struct fid *fid)
 {
-	const struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
-
-	return fabric == &domain->fabric->fid && !shmcma_domain_is_peer(domain);
+	return fid->fclass == FI_CLASS_FABRIC
+		       ? atomic_load(&container_of(fid, struct shmcma_fabric, fid.fid)->is_peer)
+		       : shmcma_domain_is_peer(container_of(fid, struct shmcma_domain, fid.fid));
 }
 
 /*
  * Returns `fid` if it is an open object of this provider and of this class; with fid NULL, the oldest open object of
- * the class. For domains, `fabric` must also match, unless it is NULL. Else NULL. Each of these structures begins with
- * its fid.
+ * the class that an application has opened. For domains, `fabric` must also match, unless it is NULL. Else NULL. Each of
+ * these structures begins with its fid.
  */
 static struct fid *find(size_t fclass, const struct fid *fid, const struct fid_fabric *fabric)
 {
@@ -36,7 +36,9 @@ static struct fid *find(size_t fclass, const struct fid *fid, const struct fid_f
 	shmcma_lists_lock();
 	for (each = shmcma_objects_locked(); each; each = each->next)
 		if (each->fid->fclass == fclass && !shmcma_is_forked(each->fid) &&
-		    (!fid || fid == each->fid) && (!fabric || is_of_fabric(each->fid, fabric)))
+		    (fid ? fid == each->fid : !is_peer(each->fid)) &&
+		    (!fabric ||
+		     fabric == &container_of(each->fid, struct shmcma_domain, fid.fid)->fabric->fid))
 			break;
 	found = each ? each->fid : NULL;
 	shmcma_lists_unlock();

@@ -153,9 +153,8 @@ static void near_close_ep(struct near *near)
 	near->ep = NULL;
 }
 
-static void near_close(struct near *near)
+static void near_close_domain(struct near *near)
 {
-	near_close_ep(near);
 	TF_CLOSE(near->srx);
 	TF_CLOSE(near->cntr);
 	TF_CLOSE(near->cq);
@@ -163,6 +162,12 @@ static void near_close(struct near *near)
 	TF_CLOSE(near->domain);
 	TF_CLOSE(near->fabric);
 	fi_freeinfo(near->info);
+}
+
+static void near_close(struct near *near)
+{
+	near_close_ep(near);
+	near_close_domain(near);
 }
 
 static int teardown(void **state)
@@ -332,6 +337,28 @@ static void test_not_shown(void **state)
 	fi_freeinfo(info);
 	hints->fabric_attr->fabric = NULL; /* it is not to be freed */
 	fi_freeinfo(hints);
+}
+
+/* The owner opens its fabric and domain for itself: fi_getinfo() shows them to nobody, however old they are. */
+static void test_info_open(void **state)
+{
+	struct near near;
+	struct tf own;
+	struct fi_info *info;
+
+	(void)state;
+	near_open_domain(&near);
+	info = tf_getinfo(NULL);
+	assert_null(info->fabric_attr->fabric);
+	assert_null(info->domain_attr->domain);
+	fi_freeinfo(info);
+	tf_open_domain(&own, NULL);
+	info = tf_getinfo(NULL);
+	assert_ptr_equal(info->fabric_attr->fabric, own.fabric);
+	assert_ptr_equal(info->domain_attr->domain, own.domain);
+	fi_freeinfo(info);
+	tf_close(&own);
+	near_close_domain(&near);
 }
 
 /* Only a domain with FI_PEER has such objects, and they need an object of the owner. */
@@ -1123,6 +1150,7 @@ static int run(void)
 		TEST(test_info),
 		TEST(test_info_domain),
 		TEST(test_not_shown),
+		cmocka_unit_test(test_info_open),
 		TEST(test_open),
 		TEST(test_open_wait),
 		TEST(test_other_reads),
