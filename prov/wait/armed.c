@@ -177,6 +177,8 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 	shmcma_pipe_close(&wait->pipe);
 	pthread_cond_destroy(&wait->cond);
 	pthread_mutex_destroy(&wait->mutex);
+	if (wait->set)
+		atomic_fetch_sub(&wait->set->refs, 1);
 }
 
 /* ---- armed ----------------------------------------------------------------------------------- */

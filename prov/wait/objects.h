@@ -172,6 +172,8 @@ struct shmcma_wait_set {
 	struct fid_wait fid;
 	struct shmcma_object object;
 	struct shmcma_fabric *fabric;
+	shmcma_refs
+		refs; /* its members, each until its close is over: a watcher may signal it meanwhile */
 	struct shmcma_wait wait;
 	pthread_mutex_t lock;
 	struct shmcma_wait *members;

@@ -41,8 +41,10 @@ int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid_
 	condition_init(wait);
 	if (shmcma_wait_has_pipe(wait))
 		ret = shmcma_pipe_open(&wait->pipe);
-	if (obj == FI_WAIT_SET)
+	if (obj == FI_WAIT_SET) {
 		wait->set = container_of(set, struct shmcma_wait_set, fid);
+		atomic_fetch_add(&wait->set->refs, 1);
+	}
 	return ret;
 }
 

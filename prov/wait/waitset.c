@@ -89,12 +89,8 @@ static int set_control(struct fid *fid, int command, void *arg)
 static int set_close(struct fid *fid)
 {
 	struct shmcma_wait_set *set = set_of(fid);
-	bool used;
 
-	pthread_mutex_lock(&set->lock);
-	used = set->members;
-	pthread_mutex_unlock(&set->lock);
-	if (used)
+	if (atomic_load(&set->refs))
 		return -FI_EBUSY;
 	shmcma_object_del(&set->object);
 	shmcma_wait_fini(&set->wait);
