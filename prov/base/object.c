@@ -4,7 +4,8 @@
  * have. Any thread.
  *
  * Registered memory is not in the list, because it comes and goes too often: its few calls ask its domain
- * (shmcma_is_forked()). fork.c does the work around fork(2).
+ * (shmcma_is_forked()). A group, which another thread may close before fi_join returns, is not there either; its close
+ * asks the domain. fork.c does the work around fork(2).
  */
 #include "base/object.h"
 

@@ -17,7 +17,7 @@
 /* In a process that has inherited an object by fork(2), every call on it but fi_close() returns this. */
 #define SHMCMA_FORKED (-FI_EPERM)
 
-/* An entry in the list of open objects, embedded in each object; registered memory has none. */
+/* An entry in the list of open objects, embedded in each object; registered memory and groups have none. */
 struct shmcma_object {
 	struct shmcma_object *next, **link; /* oldest first */
 	struct fid *fid;
@@ -55,7 +55,7 @@ extern bool shmcma_torn;
 /* Tells whether the process has inherited the object. */
 bool shmcma_is_forked(const struct fid *fid);
 
-/* Tells whether fi_close() leaves the object as it is. For a domain, its registered memory is left too. */
+/* Tells whether fi_close() leaves the object as it is. For a domain, its registered memory and groups are left too. */
 bool shmcma_is_torn(const struct fid *fid);
 
 /* Returns SHMCMA_FORKED, and logs a line the first time in a process. */

@@ -110,7 +110,6 @@ struct shmcma_group {
 	uint32_t *ids; /* 0: unknown; or the member has been told of the error, or has told of one */
 	struct shmcma_transfer alarm; /* a receive for the message that a member is lost */
 	struct shmcma_transfer drain; /* after that: receives what others sent before they knew */
-	struct shmcma_object object;
 };
 
 static inline bool shmcma_set_is_for(uint64_t flags, enum fi_collective_op op)

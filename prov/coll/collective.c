@@ -522,10 +522,8 @@ int shmcma_join(struct fid_ep *fid, const void *arg, uint64_t flags, struct fid_
 		ret = check_join_addr(ep->coll, addr, set);
 	if (!ret)
 		ret = shmcma_group_join_locked(ep->coll, set, context, &group);
+	if (!ret)
+		*mc = &group->mc;
 	shmcma_unlock(ep->domain);
-	if (ret)
-		return ret;
-	shmcma_object_add(&group->object, &group->mc.fid, NULL, NULL);
-	*mc = &group->mc;
-	return 0;
+	return ret; /* another thread may have closed the group */
 }

@@ -21,26 +21,23 @@ static int group_close(struct fid *fid)
 {
 	struct shmcma_group *group = container_of(fid, struct shmcma_group, mc.fid);
 	struct shmcma_domain *domain = group->coll ? group->coll->ep->domain : NULL;
+	int ret = 0;
 
 	if (!domain) { /* the endpoint is closed */
-		shmcma_object_del(&group->object);
 		shmcma_group_free(group);
 		return 0;
 	}
+	if (shmcma_is_torn(&domain->fid.fid))
+		return 0;
 	shmcma_lock(domain);
-	if (group->busy) {
-		shmcma_unlock(domain);
-		return -FI_EBUSY;
-	}
-	shmcma_unlock(domain);
-	shmcma_object_del(&group->object);
-	shmcma_lock(domain);
-	if (group->coll)
-		shmcma_group_leave(group);
-	else /* another thread has closed the endpoint meanwhile */
+	if (!group->coll) /* another thread has closed the endpoint meanwhile */
 		shmcma_group_free(group);
+	else if (group->busy)
+		ret = -FI_EBUSY;
+	else
+		shmcma_group_leave(group);
 	shmcma_unlock(domain);
-	return 0;
+	return ret;
 }
 
 static struct fi_ops group_ops = SHMCMA_FID_OPS(group_close, shmcma_no_bind, shmcma_no_control);

@@ -6,6 +6,8 @@
 #define _GNU_SOURCE 1
 #include "fabric.h"
 
+#include <dlfcn.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <unistd.h>
 #include <rdma/fi_atomic.h>
@@ -269,6 +271,47 @@ static void test_join_by_domain(void **state)
 	t.domain = NULL;
 	tf_ok(fi_close(&other->fid));
 	close_ep();
+}
+
+static bool amid_join; /* the thread is in fi_join_collective(), which has let go of the domain */
+
+static bool close_joined(void)
+{
+	struct fi_eq_entry entry;
+	uint32_t event;
+
+	if (fi_eq_read(t.eq, &event, &entry, sizeof(entry), 0) != sizeof(entry))
+		return false;
+	assert_int_equal(event, FI_JOIN_COMPLETE);
+	tf_ok(fi_close(entry.fid));
+	return true;
+}
+
+/* In its place: the provider calls it before it changes the list of open objects. */
+__attribute__((visibility("default"))) int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+	int (*mask)(int, const sigset_t *, sigset_t *);
+
+	if (amid_join)
+		amid_join = !close_joined();
+	*(void **)&mask = dlsym(RTLD_NEXT, "pthread_sigmask");
+	return mask(how, set, old);
+}
+
+/* Another thread may read that the group is joined, and close it, before fi_join_collective() returns. */
+static void test_close_amid_join(void **state)
+{
+	struct fid_av_set *set = make(
+		&(struct fi_av_set_attr){ .start_addr = addrs[0], .end_addr = addrs[0], .stride = 1 });
+	struct fid_mc *mc;
+
+	(void)state;
+	amid_join = true;
+	tf_ok(fi_join_collective(t.ep, FI_ADDR_NOTAVAIL, set, 0, &mc, NULL));
+	if (amid_join)
+		assert_true(close_joined());
+	amid_join = false;
+	tf_ok(fi_close(&set->fid));
 }
 
 static void completes(void *context)
@@ -653,6 +696,7 @@ int main(void)
 		TEST(test_join_refused),
 		cmocka_unit_test(test_join_without_queue),
 		cmocka_unit_test(test_join_by_domain),
+		TEST(test_close_amid_join),
 		TEST(test_alone),
 		TEST(test_counted),
 		TEST(test_refused),

@@ -858,82 +858,6 @@ static void forkers_rank(const void *arg)
 	close_parent();
 }
 
-/* ---- in the middle of a call ----------------------------------------------------------------- */
-
-/* A pipe that takes no more bytes: a thread that logs stays where it is. */
-static int full_pipe(int *reader)
-{
-	int fds[2];
-
-	mt_require(pipe(fds) == 0, "pipe");
-	mt_require(fcntl(fds[1], F_SETFL, O_NONBLOCK) == 0, "fcntl");
-	while (write(fds[1], "x", 1) == 1)
-		;
-	mt_require(fcntl(fds[1], F_SETFL, 0) == 0, "fcntl");
-	*reader = fds[0];
-	return fds[1];
-}
-
-static void *close_and_log(void *ep)
-{
-	mt_must(fi_close(&((struct fid_ep *)ep)->fid));
-	return NULL;
-}
-
-/* None of the parent's objects is whole; the child can close all of them, and then open and use its own. */
-static void torn_child(int log)
-{
-	dup2(log, STDERR_FILENO);
-	call_messages(own.talk.ep.ep, 0);
-	mt_must(fi_close(&own.talk.mr->fid));
-	mt_must(fi_close(&own.local->fid));
-	mt_must(fi_close(&own.alias->fid));
-	mt_must(fi_close(&own.talk.ep.ep->fid));
-	mt_must(fi_close(&own.cntr->fid));
-	mt_must(fi_close(&own.eq->fid));
-	opened_by = 0;
-	mix();
-	_exit(0);
-}
-
-/* A thread holds the domain's lock for as long as we like; fork(2) does not wait for it. */
-static void torn_rank(const void *arg)
-{
-	struct mt_open open = { .caps = FI_ATOMIC, .automatic = true };
-	int log = dup(STDERR_FILENO), writer, reader, status;
-	char drain[4096];
-	pthread_t thread;
-	struct fid_ep *ep;
-	pid_t pid;
-
-	(void)arg;
-	/* it would log the files of other tests that it removes, and block on the full pipe with the lock of stderr */
-	setenv("FI_SHMCMA_DAEMON", "0", 1);
-	open_own(&open);
-	mt_must(fi_endpoint(own.talk.ep.domain, own.talk.ep.info, &ep, NULL));
-	mt_must(fi_ep_bind(ep, &own.talk.ep.av->fid, 0));
-	mt_must(fi_ep_bind(ep, &own.talk.ep.cq->fid, FI_TRANSMIT | FI_RECV));
-	mt_must(fi_enable(ep));
-	writer = full_pipe(&reader);
-	dup2(writer, STDERR_FILENO);
-	mt_require(pthread_create(&thread, NULL, close_and_log, ep) == 0, "no thread");
-	mt_poll_for(NULL, 0.1);
-	pid = fork();
-	mt_require(pid >= 0, "fork");
-	if (!pid)
-		torn_child(log);
-	mt_require(waitpid(pid, &status, 0) == pid && status == 0, "the child: status %#x", status);
-	dup2(log, STDERR_FILENO);
-	mt_require(count_lines("was forked while another call held a lock") == 1,
-		   "the child says nothing");
-	close(writer);
-	while (read(reader, drain, sizeof(drain)) > 0)
-		;
-	pthread_join(thread, NULL);
-	mt_insert(&own.talk.ep, own.talk.ep.name);
-	close_parent();
-}
-
 /* ---- amid a join ----------------------------------------------------------------------------- */
 
 #define JOIN_FORKS 20
@@ -1016,6 +940,90 @@ static void amid_join_rank(const void *arg)
 	pthread_join(thread, NULL);
 	close_joining(&joining);
 	mt_close(&other);
+}
+
+/* ---- in the middle of a call ----------------------------------------------------------------- */
+
+/* A pipe that takes no more bytes: a thread that logs stays where it is. */
+static int full_pipe(int *reader)
+{
+	int fds[2];
+
+	mt_require(pipe(fds) == 0, "pipe");
+	mt_require(fcntl(fds[1], F_SETFL, O_NONBLOCK) == 0, "fcntl");
+	while (write(fds[1], "x", 1) == 1)
+		;
+	mt_require(fcntl(fds[1], F_SETFL, 0) == 0, "fcntl");
+	*reader = fds[0];
+	return fds[1];
+}
+
+static void *close_and_log(void *ep)
+{
+	mt_must(fi_close(&((struct fid_ep *)ep)->fid));
+	return NULL;
+}
+
+static struct joining unended; /* its group is busy */
+
+/* None of the parent's objects is whole; the child can close all of them, and then open and use its own. */
+static void torn_child(int log)
+{
+	dup2(log, STDERR_FILENO);
+	call_messages(own.talk.ep.ep, 0);
+	mt_must(fi_close(&own.talk.mr->fid));
+	mt_must(fi_close(&own.local->fid));
+	mt_must(fi_close(&own.alias->fid));
+	mt_must(fi_close(&own.talk.ep.ep->fid));
+	mt_must(fi_close(&own.cntr->fid));
+	mt_must(fi_close(&own.eq->fid));
+	mt_must(fi_close(&unended.mc->fid));
+	opened_by = 0;
+	mix();
+	_exit(0);
+}
+
+/* A thread holds the domain's lock for as long as we like; fork(2) does not wait for it. */
+static void torn_rank(const void *arg)
+{
+	struct mt_open open = { .caps = FI_ATOMIC, .automatic = true };
+	int log = dup(STDERR_FILENO), writer, reader, status;
+	char drain[4096];
+	pthread_t thread;
+	struct mt_ep other;
+	struct fid_ep *ep;
+	pid_t pid;
+
+	(void)arg;
+	/* it would log the files of other tests that it removes, and block on the full pipe with the lock of stderr */
+	setenv("FI_SHMCMA_DAEMON", "0", 1);
+	open_own(&open);
+	mt_must(fi_endpoint(own.talk.ep.domain, own.talk.ep.info, &ep, NULL));
+	mt_must(fi_ep_bind(ep, &own.talk.ep.av->fid, 0));
+	mt_must(fi_ep_bind(ep, &own.talk.ep.cq->fid, FI_TRANSMIT | FI_RECV));
+	mt_must(fi_enable(ep));
+	mt_open(&other, &(struct mt_open){ .caps = FI_COLLECTIVE });
+	open_joining(&unended, &other);
+	writer = full_pipe(&reader);
+	dup2(writer, STDERR_FILENO);
+	mt_require(pthread_create(&thread, NULL, close_and_log, ep) == 0, "no thread");
+	mt_poll_for(NULL, 0.1);
+	pid = fork();
+	mt_require(pid >= 0, "fork");
+	if (!pid)
+		torn_child(log);
+	mt_require(waitpid(pid, &status, 0) == pid && status == 0, "the child: status %#x", status);
+	dup2(log, STDERR_FILENO);
+	mt_require(count_lines("was forked while another call held a lock") == 1,
+		   "the child says nothing");
+	close(writer);
+	while (read(reader, drain, sizeof(drain)) > 0)
+		;
+	pthread_join(thread, NULL);
+	mt_insert(&own.talk.ep, own.talk.ep.name);
+	close_joining(&unended);
+	mt_close(&other);
+	close_parent();
 }
 
 /* ---- daemon(3) ------------------------------------------------------------------------------- */
