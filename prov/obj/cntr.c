@@ -93,7 +93,7 @@ static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 	struct sc_cntr got;
 	bool due;
 
-	shmcma_wait_rise_locked(&cntr->wait);
+	shmcma_wait_rise(&cntr->wait);
 	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
 	due = !found(&cntr->wait) && shmcma_yield_is_due(&cntr->wait.yield);
 	got = cntr->seen;

@@ -234,7 +234,7 @@ INLINE bool is_to_poll(struct shmcma_cq *cq, size_t count)
 static __attribute__((noinline)) void enter_slow(struct shmcma_cq *cq)
 {
 	shmcma_lock_enter(&cq->locked);
-	shmcma_wait_rise_locked(&cq->wait);
+	shmcma_wait_rise(&cq->wait);
 }
 
 /* If the lock is idle, no thread waits for the queue. */

@@ -129,58 +129,6 @@ static int watch_all_locked(struct shmcma_wait *wait)
 	return ret;
 }
 
-static void disarm_locked(struct shmcma_wait *wait);
-
-/*
- * Disarms an object that no thread uses any more. Calls that close exclude each other even if data calls take no lock.
- * Returns whether watchers may know the object.
- */
-static bool was_watched(struct shmcma_wait *wait)
-{
-	struct shmcma_domain *domain = wait->domain;
-	bool taken = domain->locks.common.taken, watched;
-
-	taken ? shmcma_lock_enter(wait->locked) : shmcma_lock_common(domain);
-	if (wait->armed)
-		disarm_locked(wait);
-	watched = wait->watched;
-	taken ? shmcma_lock_leave(wait->locked) : shmcma_unlock_common(domain);
-	return watched;
-}
-
-static void leave_set(struct shmcma_wait *wait)
-{
-	pthread_mutex_lock(&wait->set->lock);
-	shmcma_list_remove(wait->set->members, wait, next);
-	pthread_mutex_unlock(&wait->set->lock);
-}
-
-/* Takes all locks of the domain only for objects that watchers may know, not for each of many objects. */
-void shmcma_wait_fini(struct shmcma_wait *wait)
-{
-	struct shmcma_domain *domain = wait->domain;
-
-	atomic_store(&wait->closes, true); /* threads give up signals to it from now on */
-	/* first, so that no thread arms it through the set */
-	if (wait->set)
-		leave_set(wait);
-	if (domain && was_watched(wait)) {
-		shmcma_lock(domain);
-		for (size_t i = 0; i < domain->enabled.count; i++)
-			shmcma_watcher_del(domain->enabled.eps[i]->watcher, wait);
-		for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next)
-			shmcma_watcher_del(coll->watcher, wait);
-		shmcma_unlock(domain);
-	}
-	while (atomic_load(&wait->giving))
-		sched_yield();
-	shmcma_pipe_close(&wait->pipe);
-	pthread_cond_destroy(&wait->cond);
-	pthread_mutex_destroy(&wait->mutex);
-	if (wait->set)
-		atomic_fetch_sub(&wait->set->refs, 1);
-}
-
 /* ---- armed ----------------------------------------------------------------------------------- */
 
 /* The caller holds the lock. */
@@ -219,6 +167,48 @@ static void disarm_locked(struct shmcma_wait *wait)
 			sc_ep_rise(slept.core);
 }
 
+/* Disarms an object that no thread uses any more. Returns whether watchers may know it. */
+static bool was_watched(struct shmcma_wait *wait)
+{
+	bool watched;
+
+	shmcma_lock_hold(wait->locked);
+	if (wait->armed)
+		disarm_locked(wait);
+	watched = wait->watched;
+	shmcma_lock_release(wait->locked);
+	return watched;
+}
+
+/* Takes all locks of the domain only for objects that watchers may know, not for each of many objects. */
+void shmcma_wait_fini(struct shmcma_wait *wait)
+{
+	struct shmcma_domain *domain = wait->domain;
+
+	atomic_store(&wait->closes, true); /* threads give up signals to it from now on */
+	/* first, so that no thread arms it through the set */
+	if (wait->set) {
+		pthread_mutex_lock(&wait->set->lock);
+		shmcma_list_remove(wait->set->members, wait, next);
+		pthread_mutex_unlock(&wait->set->lock);
+	}
+	if (domain && was_watched(wait)) {
+		shmcma_lock(domain);
+		for (size_t i = 0; i < domain->enabled.count; i++)
+			shmcma_watcher_del(domain->enabled.eps[i]->watcher, wait);
+		for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next)
+			shmcma_watcher_del(coll->watcher, wait);
+		shmcma_unlock(domain);
+	}
+	while (atomic_load(&wait->giving))
+		sched_yield();
+	shmcma_pipe_close(&wait->pipe);
+	pthread_cond_destroy(&wait->cond);
+	pthread_mutex_destroy(&wait->mutex);
+	if (wait->set)
+		atomic_fetch_sub(&wait->set->refs, 1);
+}
+
 /* A thread that sleeps on the set counts itself before it tries the members under this lock. */
 static bool is_slept_on(const struct shmcma_wait *wait)
 {
@@ -226,10 +216,21 @@ static bool is_slept_on(const struct shmcma_wait *wait)
 	       (wait->set && atomic_load(&wait->set->wait.sleepers));
 }
 
+static void rise_locked(struct shmcma_wait *wait)
+{
+	if (wait->armed && !is_slept_on(wait))
+		disarm_locked(wait);
+}
+
 void shmcma_wait_rise_slow(struct shmcma_wait *wait)
 {
-	if (!is_slept_on(wait))
-		disarm_locked(wait);
+	bool taken = wait->domain->locks.common.taken;
+
+	if (!taken)
+		shmcma_lock_hold(wait->locked);
+	rise_locked(wait);
+	if (!taken)
+		shmcma_lock_release(wait->locked);
 }
 
 /* Wakes only threads that sleep in calls: a condition must not be signalled under this lock. */
@@ -351,13 +352,13 @@ void shmcma_wait_stir_locked(const struct shmcma_locked *ep)
 /* Takes the object's lock, which all endpoints that a sleep depends on have, too. */
 static void enter(struct shmcma_wait *wait)
 {
-	shmcma_lock_enter(wait->locked);
+	shmcma_lock_hold(wait->locked);
 	while (sleeps_on_all_locked(wait)) {
-		shmcma_lock_leave(wait->locked);
+		shmcma_lock_release(wait->locked);
 		shmcma_lock(wait->domain);
 		shmcma_lock_merge_all_locked(wait->domain);
 		shmcma_unlock(wait->domain);
-		shmcma_lock_enter(wait->locked);
+		shmcma_lock_hold(wait->locked);
 	}
 }
 
@@ -511,16 +512,16 @@ static int sleep_in_call(struct shmcma_wait *wait, const void *found, int64_t en
 	known = wait->refusals;
 	refusals = refusals_locked(wait);
 	looks = rest_caller_locked(wait, &rest, refusals != known) || wait->ops->differs(wait, found);
-	shmcma_lock_leave(wait->locked);
+	shmcma_lock_release(wait->locked);
 	if (!looks)
 		ret = sc_sleep(rest.sleeps, rest.count, rest.limit);
 	enter(wait);
 	if (cannot_sleep(ret))
 		(void)watch_all_locked(wait);
 	atomic_fetch_sub_explicit(&wait->sleepers, 1, memory_order_relaxed);
-	shmcma_wait_rise_locked(wait);
+	rise_locked(wait);
 	refused = !looks && end_refused_locked(wait, known, refusals);
-	shmcma_lock_leave(wait->locked);
+	shmcma_lock_release(wait->locked);
 	if (refused)
 		return -FI_EAGAIN;
 	return ret == -EINTR ? -FI_EINTR : 0;
@@ -532,11 +533,11 @@ static int yield_in_call(struct shmcma_wait *wait)
 	bool refused;
 
 	sched_yield();
-	shmcma_lock_enter(wait->locked);
+	shmcma_lock_hold(wait->locked);
 	/* a counter of all endpoints has not the locks of all, and its call does not end */
 	refused = !sleeps_on_all_locked(wait) &&
 		  end_refused_locked(wait, wait->refusals, refusals_locked(wait));
-	shmcma_lock_leave(wait->locked);
+	shmcma_lock_release(wait->locked);
 	return refused ? -FI_EAGAIN : 0;
 }
 
@@ -665,11 +666,11 @@ static bool finds_soon(struct shmcma_wait *wait)
 
 	do {
 		enter(wait);
-		shmcma_wait_rise_locked(wait);
+		rise_locked(wait);
 		shmcma_progress_locked(wait->domain, wait->ops->polled(wait));
 		found = wait->ops->found(wait);
 		due = !found && shmcma_yield_is_due(&wait->yield);
-		shmcma_lock_leave(wait->locked);
+		shmcma_lock_release(wait->locked);
 		if (due)
 			shmcma_yield_slow(&wait->yield);
 	} while (!found && sc_clock_ns() < end);
@@ -685,15 +686,15 @@ int shmcma_wait_try(struct shmcma_wait *wait, bool alone)
 		return -FI_EINVAL;
 	enter(wait);
 	eager = is_eager_locked(wait) && alone;
-	shmcma_lock_leave(wait->locked);
+	shmcma_lock_release(wait->locked);
 	if (eager && finds_soon(wait))
 		return -FI_EAGAIN;
 	enter(wait);
 	ret = ended_refused_locked(wait) ? -FI_EAGAIN : try_locked(wait);
 	if (ret)
-		shmcma_wait_rise_locked(wait);
+		rise_locked(wait);
 	else
 		wait->tried = sc_clock_ns();
-	shmcma_lock_leave(wait->locked);
+	shmcma_lock_release(wait->locked);
 	return ret;
 }

@@ -97,15 +97,37 @@ static void give(struct shmcma_domain *domain, struct shmcma_wait *owed)
 		domain->locks.hook->give(owed);
 }
 
-void shmcma_lock_leave_slow(struct shmcma_lock *lock)
+static void release(struct shmcma_lock *lock)
 {
 	struct shmcma_domain *domain = lock->domain;
 	struct shmcma_wait *owed = NULL;
 
 	look(lock, &owed);
-	if (lock->taken)
-		pthread_mutex_unlock(&lock->mutex);
+	pthread_mutex_unlock(&lock->mutex);
 	give(domain, owed);
+}
+
+void shmcma_lock_leave_slow(struct shmcma_lock *lock)
+{
+	if (!lock->taken)
+		pthread_mutex_lock(&lock->mutex);
+	release(lock);
+}
+
+/* A lock that data calls do not take is never replaced. */
+void shmcma_lock_hold(struct shmcma_locked *object)
+{
+	struct shmcma_lock *lock = atomic_load_explicit(&object->lock, memory_order_acquire);
+
+	if (lock->taken)
+		shmcma_lock_enter(object);
+	else
+		pthread_mutex_lock(&lock->mutex);
+}
+
+void shmcma_lock_release(struct shmcma_locked *object)
+{
+	release(atomic_load_explicit(&object->lock, memory_order_relaxed)); /* relaxed: it is held */
 }
 
 void shmcma_lock_common(struct shmcma_domain *domain)

@@ -29,6 +29,8 @@
  *
  * With FI_THREAD_DOMAIN, and neither automatic progress nor FI_COLLECTIVE, no data call takes a lock. Control calls
  * still take the common one: fi_domain(3) has them "always considered thread safe", which holds among them.
+ * So do calls that wait, and a data call if a thread waits, or may, for an object of the domain: they change a list that
+ * a thread which closes another object changes, too (armed.c).
  */
 #ifndef SHMCMA_LOCK_H
 #define SHMCMA_LOCK_H
@@ -88,7 +90,7 @@ static inline bool shmcma_lock_is_idle(const struct shmcma_locked *object)
 	return __builtin_expect(!lock->taken && !lock->armed, 1);
 }
 
-/* Releases the lock if a thread waits for an object under it. */
+/* Looks at the objects that threads wait for under the lock, then releases it. A lock that was not taken is, for the look. */
 void shmcma_lock_leave_slow(struct shmcma_lock *lock);
 
 static inline void shmcma_lock_leave(struct shmcma_locked *object)
@@ -101,6 +103,10 @@ static inline void shmcma_lock_leave(struct shmcma_locked *object)
 	else if (lock->taken)
 		pthread_mutex_unlock(&lock->mutex);
 }
+
+/* Take and release the object's lock even if data calls take none, for calls that wait, or close what is waited for. */
+void shmcma_lock_hold(struct shmcma_locked *object);
+void shmcma_lock_release(struct shmcma_locked *object);
 
 /* The common lock alone, for a control call. */
 void shmcma_lock_common(struct shmcma_domain *domain);

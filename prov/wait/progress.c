@@ -80,7 +80,7 @@ static enum round round_locked(struct self *self)
 	self->seen = progress->polls;
 	self->woken = false;
 	if (left || shmcma_poll_locked(domain, &domain->enabled)) {
-		shmcma_wait_rise_locked(&progress->wait);
+		shmcma_wait_rise(&progress->wait);
 		return left ? ROUND_LEFT : ROUND_DONE;
 	}
 	if (self->idle < IDLE_ROUNDS)

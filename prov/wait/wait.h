@@ -77,9 +77,12 @@ void shmcma_wait_wake_locked(struct shmcma_wait *wait);
 /* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; -FI_EINVAL: it has no wait object. */
 int shmcma_wait_try(struct shmcma_wait *wait, bool alone);
 
-/* A thread has looked at it again: disarms it, unless other threads sleep on it, or may. With its lock. */
+/*
+ * A thread has looked at it again: disarms it, unless other threads sleep on it, or may. With its lock, if data calls take
+ * locks.
+ */
 void shmcma_wait_rise_slow(struct shmcma_wait *wait);
-static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
+static inline void shmcma_wait_rise(struct shmcma_wait *wait)
 {
 	if (__builtin_expect(wait->armed, 0))
 		shmcma_wait_rise_slow(wait);

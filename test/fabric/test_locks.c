@@ -846,6 +846,34 @@ static void test_close_armed(void)
 	bench_close(bench);
 }
 
+/* Another thread closes queues, the newest first, and this one tries and reads a further queue meanwhile. */
+static void test_close_beside(void)
+{
+	struct bench *bench = bench_open(FI_THREAD_DOMAIN, 0);
+	struct fid_cq *queues[CLOSED], *stays = armed_queue(bench);
+	struct fid *fid = &stays->fid;
+	pthread_t thread;
+
+	gives(pthread_barrier_init(&closers, NULL, 2), 0);
+	for (uint32_t round = 0; round < ROUNDS / 3; round++) {
+		for (uint32_t i = 0; i < CLOSED; i++)
+			queues[CLOSED - 1 - i] = armed_queue(bench);
+		gives(pthread_create(&thread, NULL, close_queues, queues), 0);
+		pthread_barrier_wait(&closers);
+		for (uint32_t i = 0; i < CLOSED; i++) {
+			gives(fi_cq_signal(stays), 0);
+			/* without the lock a read sees whether the list is empty, which the thread sanitizer takes for a race */
+			if (i % 2 && !SANITIZED)
+				gives(fi_cq_read(stays, NULL, 0), -FI_EAGAIN);
+			gives(fi_trywait(bench->pair.fabric, &fid, 1), -FI_EAGAIN);
+			gives(fi_trywait(bench->pair.fabric, &fid, 1), 0);
+		}
+		gives(pthread_join(thread, NULL), 0);
+	}
+	gives(fi_close(&stays->fid), 0);
+	bench_close(bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -864,6 +892,7 @@ int main(void)
 		ALONE(test_forked),
 		ALONE(test_control),
 		ALONE(test_close_armed),
+		ALONE(test_close_beside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
