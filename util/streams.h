@@ -7,9 +7,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+static volatile sig_atomic_t streams_too_large;
+
+/* SIGXFSZ, which would end the process: the write fails instead. A command that this one runs has the default again. */
+static inline void streams_note(int number)
+{
+	(void)number;
+	streams_too_large = 1;
+}
 
 /*
  * Before any file is opened: one that got the number of a stream that is closed (2>&-) would be written to, and it may
@@ -18,6 +28,7 @@
  */
 static inline bool streams_init(void)
 {
+	signal(SIGXFSZ, streams_note);
 	for (int fd = 0; fd <= 2; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && open("/", O_PATH) != fd)
 			return false;
@@ -32,7 +43,10 @@ static inline bool streams_fini(const char *command)
 	if (!fflush(stdout) && !failed)
 		return true;
 	fprintf(stderr, "%s: cannot write: %s\n", command,
-		failed ? "the output is not complete" : strerror(errno));
+		streams_too_large
+			? "the file is too large; raise the limit of the size of files (ulimit -f)"
+		: failed ? "the output is not complete"
+			 : strerror(errno));
 	return false;
 }
 

@@ -246,7 +246,7 @@ int sc_calibration_load(struct sc_calibration *calibration)
 
 static int write_file(struct sc_shmfile *own, const struct sc_abi_calibration *file)
 {
-	int ret = sc_shmfile_check_size(sizeof(*file)), fd = ret ? ret : sc_shmfile_fd(own);
+	int fd = sc_shmfile_fd(own);
 	ssize_t put;
 
 	if (fd < 0)
@@ -280,6 +280,8 @@ int sc_calibration_store(const struct sc_calibration *calibration)
 	struct sc_shmfile own;
 	int ret = sc_calibration_format(calibration, &file);
 
+	if (!ret)
+		ret = sc_shmfile_check_size(sizeof(file));
 	if (!ret)
 		ret = sc_shmfile_create(&own);
 	if (ret)

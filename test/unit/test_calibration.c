@@ -919,24 +919,28 @@ static void without_room(struct child *child, void *unused)
 	assert_int_equal(sc_calibration_load(&calibration), -ENOENT);
 }
 
-/* A limit of 0 bytes: an error, and not SIGXFSZ. */
-static void with_limit(struct child *child, void *unused)
+static void store_below_limit(struct child *self, void *arg)
 {
-	const struct rlimit none = { 0, RLIM_INFINITY };
+	struct rlimit limit = { sizeof(struct sc_abi_calibration) - 1, RLIM_INFINITY };
 
-	(void)unused;
-	(void)child;
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-	assert_int_equal(sc_calibration_store(&usual), -EFBIG);
+	(void)self, (void)arg;
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+	child_log_lines = 0;
+	CHILD_CHECK(sc_calibration_store(&usual) == -EFBIG);
+	CHILD_CHECK(child_log_lines == 1 && strstr(child_log_line, "ulimit -f"));
+	limit.rlim_cur = RLIM_INFINITY;
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+	CHILD_CHECK(!sc_calibration_store(&usual));
 }
 
-static void test_limited(void **state)
+/* A process that may write no file of that size is not ended by it. */
+static void test_file_limit(void **state)
 {
 	(void)state;
 	if (!alone)
 		skip();
-	assert_int_equal(child_run(with_limit, NULL), 0);
-	assert_int_equal(access(path, F_OK), -1);
+	CHILD_ASSERT(child_run(store_below_limit, NULL));
+	unlink(path);
 }
 
 static void test_no_room(void **state)
@@ -1076,6 +1080,9 @@ static void test_command(void **state)
 	assert_int_equal(run_command("shmcma-tune 2>&1", text), 1);
 	says(text, "is of no use");
 	if (can_measure()) {
+		assert_int_equal(run_command("(ulimit -f 0; shmcma tune -m) 2>&1", text), 1);
+		says(text, "raise the limit of 0 bytes (ulimit -f)");
+		says(text, "shmcma tune: cannot write ");
 		assert_int_equal(run_command("shmcma-tune -m 2>&1", text), 0);
 		says(text, "here from");
 		assert_int_equal(sc_calibration_load(&calibration), 0);
@@ -1109,8 +1116,8 @@ int main(void)
 		cmocka_unit_test(test_measure),
 		cmocka_unit_test(test_replaced_at_once),
 		cmocka_unit_test(test_many_start),
+		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_no_room),
-		cmocka_unit_test(test_limited),
 		cmocka_unit_test(test_calls_that_fail),
 		cmocka_unit_test(test_not_reaped),
 		cmocka_unit_test(test_daemon),

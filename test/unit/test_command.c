@@ -516,6 +516,27 @@ static void test_reap_without_proc(void **state)
 	CHILD_ASSERT(status);
 }
 
+/* ---- files of limited size ------------------------------------------------------------------- */
+
+/* Each command says why the file is not complete, and how it could be; the signal of the kernel does not end it. */
+static void test_file_limit(void **state)
+{
+	static const char *const commands[] = { "--help", "run --version", "ps --json",
+						"tune",	  "doctor",	   "run -o $f true" };
+	char line[256], text[COMMAND_TEXT];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		snprintf(line, sizeof(line),
+			 "f=$(mktemp); (ulimit -f 0; shmcma %s >$f) 2>&1; status=$?; rm $f; exit $status",
+			 commands[i]);
+		assert_int_equal(run_command(line, text), 1);
+		says(text, "raise the limit of the size of files (ulimit -f)");
+	}
+	/* a job has the usual answer to the signal */
+	assert_int_equal(run_command("shmcma run sh -c 'kill -XFSZ $$' 2>/dev/null", text), 128 + SIGXFSZ);
+}
+
 /* ---- bench ----------------------------------------------------------------------------------- */
 
 /* The command ends when shmcma cannot be measured: nobody asks how fast shm is then. */
@@ -543,6 +564,7 @@ int main(void)
 		cmocka_unit_test(test_top_lines),	  cmocka_unit_test(test_top_ends),
 		cmocka_unit_test(test_top_stops),	  cmocka_unit_test(test_reap_without_shm),
 		cmocka_unit_test(test_reap_without_proc), cmocka_unit_test(test_bench_fails),
+		cmocka_unit_test(test_file_limit),
 	};
 
 	alone = child_private_shm("size=64m,mode=1777");
