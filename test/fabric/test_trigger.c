@@ -217,6 +217,33 @@ static void alias(void)
 	pair_close(&pair);
 }
 
+/* A shared receive context refuses FI_TRIGGER, whatever its attributes ask for: fi_shmcma(7), Shared contexts. */
+static void shared_receives(void)
+{
+	struct fi_rx_attr attrs[] = { { .caps = 0 },
+				      { .caps = FI_TRIGGER },
+				      { .caps = FI_MSG | FI_RECV | FI_TRIGGER } };
+	struct iovec iov = { NULL, 0 };
+	struct fi_triggered_context context;
+	struct fi_msg msg = {
+		.msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &context
+	};
+	struct fid_cntr *cntr;
+	struct fid_ep *srx;
+	struct pair pair;
+
+	pair_open(&pair, &triggers);
+	cntr = open_cntr(&pair);
+	context = at(cntr, 1);
+	for (size_t i = 0; i <= sizeof(attrs) / sizeof(attrs[0]); i++) {
+		gives(fi_srx_context(pair.domain, i ? &attrs[i - 1] : NULL, &srx, NULL), 0);
+		gives(fi_recvmsg(srx, &msg, FI_TRIGGER), -FI_EOPNOTSUPP);
+		gives(fi_close(&srx->fid), 0);
+	}
+	close_cntr(cntr);
+	pair_close(&pair);
+}
+
 static void bad_arguments(void)
 {
 	struct pair_want without = { .caps = FI_MSG | FI_TAGGED };
@@ -1185,6 +1212,7 @@ int main(void)
 		ALONE(injected),
 		ALONE(receives),
 		ALONE(alias),
+		ALONE(shared_receives),
 		ALONE(bad_arguments),
 		ALONE(cancelled),
 		ALONE(failed_receives),
