@@ -1079,10 +1079,12 @@ static void test_command(void **state)
 	put_bytes(text, 72, 0600);
 	assert_int_equal(run_command("shmcma-tune 2>&1", text), 1);
 	says(text, "is of no use");
-	if (can_measure()) {
+	if (can_measure() && !CHILD_SANITIZED) { /* the thread sanitizer writes a file before main() */
 		assert_int_equal(run_command("(ulimit -f 0; shmcma tune -m) 2>&1", text), 1);
 		says(text, "raise the limit of 0 bytes (ulimit -f)");
 		says(text, "shmcma tune: cannot write ");
+	}
+	if (can_measure()) {
 		assert_int_equal(run_command("shmcma-tune -m 2>&1", text), 0);
 		says(text, "here from");
 		assert_int_equal(sc_calibration_load(&calibration), 0);

@@ -324,7 +324,8 @@ static void test_rubbish(void **state)
 	int fd;
 
 	(void)state;
-	attr.config.scan = false; /* the daemon removes the file, which nobody has locked */
+	sc_process_fini(); /* the thread, which scans: it would remove the file, which nobody has locked */
+	attr.config.scan = false;
 	end_open(&end, &attr);
 	fd = make_file(sc_ep_address(end.ep), address, path);
 	header = end.ep->seg->header;
