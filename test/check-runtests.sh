@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The output of ./runtests and of test/report.sh: a part that takes longer than its budget is a warning behind the table of
-# parts, the list of skipped tests comes before it, a part that fails is named, and of a list of tests the ten slowest are
-# shown. The parts here are made up: runtests runs in a directory of its own, with another test/parts.sh.
+# The output of ./runtests, ./quickstart and test/report.sh: a part that takes longer than its budget is a warning behind
+# the table of parts, the list of skipped tests comes before it, a part that fails is named, of a list of tests the ten
+# slowest are shown, and a word that means nothing is refused before anything runs. The parts here are made up: runtests
+# runs in a directory of its own, with another test/parts.sh.
 top=$(cd "${abs_top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 1
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
@@ -76,8 +77,29 @@ says ' *[0-9]+ s  \(budget 10000\)  FAILED   failing'
 says 'failed: failing'
 [ "$(tail -n 1 "$work/out")" = "1 passed, 1 failed, 0 skipped" ] || complain "last line: $(tail -n 1 "$work/out")"
 
-run 2 nothing
-says 'runtests: there is no part nothing'
+run 2 short nothing
+says 'runtests: there is no part nothing; ./runtests --help says more'
+grep -q '^####' "$work/out" && complain "a part ran although another does not exist"
+
+run 0 --help
+says '	\./runtests \[PART\.\.\.\] \[options of configure\]'
+grep -q '^####' "$work/out" && complain "runtests --help runs a part"
+
+# ---- quickstart ----
+
+# asks STATUS WORD LINE: quickstart answers WORD with that status, says LINE, and makes nothing
+asks()
+{
+	(cd "$work" && rm -rf build && sh ./quickstart "$2") >"$work/out" 2>&1
+	got=$?
+	[ $got = "$1" ] || complain "quickstart $2: status $got"
+	says "$3"
+	[ ! -e "$work/build" ] || complain "quickstart $2 makes a build directory"
+}
+
+cp "$top/quickstart" "$work/" || exit 99
+asks 0 --help '	\./quickstart packages    .*'
+asks 2 sohrt 'quickstart: it does not know "sohrt"'
 
 # ---- report.sh ----
 
