@@ -93,7 +93,8 @@ struct shmcma_collop {
 /* A group that an endpoint has joined, or is joining. */
 struct shmcma_group {
 	struct fid_mc mc;
-	struct shmcma_coll *coll;
+	struct shmcma_domain *domain; /* it stays open until the group is closed */
+	struct shmcma_coll *coll;     /* NULL: the endpoint is closed */
 	struct shmcma_group *next; /* shmcma_coll.groups */
 	uint32_t id;		   /* in all messages of the group to this member; never used again */
 	bool joined, closed;

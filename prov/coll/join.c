@@ -20,23 +20,21 @@
 static int group_close(struct fid *fid)
 {
 	struct shmcma_group *group = container_of(fid, struct shmcma_group, mc.fid);
-	struct shmcma_domain *domain = group->coll ? group->coll->ep->domain : NULL;
+	struct shmcma_domain *domain = group->domain;
 	int ret = 0;
 
-	if (!domain) { /* the endpoint is closed */
-		shmcma_group_free(group);
-		return 0;
-	}
 	if (shmcma_is_torn(&domain->fid.fid))
 		return 0;
 	shmcma_lock(domain);
-	if (!group->coll) /* another thread has closed the endpoint meanwhile */
+	if (!group->coll) /* the endpoint is closed */
 		shmcma_group_free(group);
 	else if (group->busy)
 		ret = -FI_EBUSY;
 	else
 		shmcma_group_leave(group);
 	shmcma_unlock(domain);
+	if (!ret)
+		atomic_fetch_sub(&domain->refs, 1);
 	return ret;
 }
 
@@ -194,6 +192,8 @@ int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_se
 	group->id = ++coll->last_id & 0x7fffffff;
 	group->mc.fid = (struct fid){ .fclass = FI_CLASS_MC, .context = context, .ops = &group_ops };
 	group->mc.fi_addr = SHMCMA_ADDR_GROUP | group->id;
+	group->domain = coll->ep->domain;
+	atomic_fetch_add(&group->domain->refs, 1);
 	shmcma_group_add(group);
 	begin_join(group, op);
 	*out = group;

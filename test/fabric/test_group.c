@@ -7,6 +7,7 @@
 #include "fabric.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -259,11 +260,12 @@ static void test_join_by_domain(void **state)
 	other = tf_open_eq(&t, 0, FI_WAIT_NONE);
 	tf_ok(fi_domain_bind(t.domain, &other->fid, 0));
 	mc = join(0);
-	tf_ok(fi_close(&mc->fid));
 	tf_expect(fi_eq_read(other, &event, &event, sizeof(event), 0), -FI_EAGAIN);
 	TF_CLOSE(t.ep);
 	TF_CLOSE(t.tx_cq);
 	TF_CLOSE(t.av);
+	tf_expect(fi_close(&t.domain->fid), -FI_EBUSY); /* the group's */
+	tf_ok(fi_close(&mc->fid));
 	TF_CLOSE(t.domain);
 	t.ep = NULL;
 	t.tx_cq = NULL;
@@ -312,6 +314,31 @@ static void test_close_amid_join(void **state)
 		assert_true(close_joined());
 	amid_join = false;
 	tf_ok(fi_close(&set->fid));
+}
+
+static void *close_endpoint(void *unused)
+{
+	(void)unused;
+	tf_ok(fi_close(&t.ep->fid));
+	return NULL;
+}
+
+/* One thread closes the endpoint and another the group: calls that close exclude each other. */
+static void test_closes_at_once(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		struct fid_mc *mc;
+		pthread_t thread;
+
+		open_ep(true);
+		mc = join(0);
+		tf_expect(pthread_create(&thread, NULL, close_endpoint, NULL), 0);
+		tf_ok(fi_close(&mc->fid));
+		tf_expect(pthread_join(thread, NULL), 0);
+		t.ep = NULL;
+		close_ep();
+	}
 }
 
 static void completes(void *context)
@@ -625,12 +652,12 @@ static void test_close_after_join(void **state)
 		if (round % 100 == 0)
 			joined[2] |= has_joined(&members[2]);
 	}
-	for (int i = 0; i < 3; i++)
-		tf_close(&members[i]);
 	for (int i = 1; i < 3; i++) {
 		tf_ok(fi_close(&base[i]->fid));
 		tf_ok(fi_close(&mc[i]->fid));
 	}
+	for (int i = 0; i < 3; i++)
+		tf_close(&members[i]);
 }
 
 /* The endpoint may be closed before its groups. */
@@ -697,6 +724,7 @@ int main(void)
 		cmocka_unit_test(test_join_without_queue),
 		cmocka_unit_test(test_join_by_domain),
 		TEST(test_close_amid_join),
+		cmocka_unit_test(test_closes_at_once),
 		TEST(test_alone),
 		TEST(test_counted),
 		TEST(test_refused),
