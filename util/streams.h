@@ -28,7 +28,8 @@ static inline void streams_note(int number)
  */
 static inline bool streams_init(void)
 {
-	signal(SIGXFSZ, streams_note);
+	if (signal(SIGXFSZ, streams_note) == SIG_IGN)
+		signal(SIGXFSZ, SIG_IGN);
 	for (int fd = 0; fd <= 2; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && open("/", O_PATH) != fd)
 			return false;

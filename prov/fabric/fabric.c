@@ -108,6 +108,8 @@ int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 	opened->fid.fid = (struct fid){ .fclass = FI_CLASS_FABRIC, .context = context, .ops = &fabric_fid_ops };
 	opened->fid.ops = &fabric_ops;
 	opened->fid.api_version = attr->api_version;
+	/* under the name of shm an application has that name, too: there the first domain tells (domain.c) */
+	opened->is_peer = !shmcma_module.is_shm && attr->name && !strcmp(attr->name, SHMCMA_PEER_NAME);
 	shmcma_object_add(&opened->object, &opened->fid.fid, NULL, forked);
 	*fabric = &opened->fid;
 	return 0;

@@ -209,7 +209,7 @@ struct shmcma_fabric {
 	struct fid_fabric fid;
 	struct shmcma_object object;
 	shmcma_refs refs;
-	atomic_bool is_peer; /* another provider has opened a domain in it (FI_PEER) */
+	atomic_bool is_peer; /* another provider has opened it for itself (FI_PEER) */
 };
 
 struct shmcma_domain {

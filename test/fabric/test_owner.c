@@ -67,13 +67,17 @@ static int near_info(uint64_t flags, uint64_t caps, enum fi_progress progress, s
 	return ret;
 }
 
+static void near_open_fabric(struct near *near)
+{
+	owner_init(&near->owner);
+	tf_ok(near_info(HIDDEN, CAPS, FI_PROGRESS_UNSPEC, &near->info));
+	tf_ok(fi_fabric(near->info->fabric_attr, &near->fabric, NULL));
+}
+
 static void near_open_domain(struct near *near)
 {
 	struct fi_av_attr attr = { .type = FI_AV_TABLE };
 
-	owner_init(&near->owner);
-	tf_ok(near_info(HIDDEN, CAPS, FI_PROGRESS_UNSPEC, &near->info));
-	tf_ok(fi_fabric(near->info->fabric_attr, &near->fabric, NULL));
 	tf_ok(fi_domain(near->fabric, near->info, &near->domain, NULL));
 	tf_ok(fi_av_open(near->domain, &attr, &near->av, NULL));
 	tf_ok(owner_open_cq(&near->owner, near->domain, &near->cq));
@@ -106,6 +110,7 @@ static int insert_far(const char *name)
 static void open_both(uint64_t selective)
 {
 	tf_open(&both->far, NULL);
+	near_open_fabric(&both->near);
 	near_open_domain(&both->near);
 	near_open_ep(&both->near, selective);
 	both->near_addr = tf_insert(&both->far, both->near.name);
@@ -339,6 +344,15 @@ static void test_not_shown(void **state)
 	fi_freeinfo(hints);
 }
 
+static void shows_none(void)
+{
+	struct fi_info *info = tf_getinfo(NULL);
+
+	assert_null(info->fabric_attr->fabric);
+	assert_null(info->domain_attr->domain);
+	fi_freeinfo(info);
+}
+
 /* The owner opens its fabric and domain for itself: fi_getinfo() shows them to nobody, however old they are. */
 static void test_info_open(void **state)
 {
@@ -347,11 +361,10 @@ static void test_info_open(void **state)
 	struct fi_info *info;
 
 	(void)state;
+	near_open_fabric(&near);
+	shows_none();
 	near_open_domain(&near);
-	info = tf_getinfo(NULL);
-	assert_null(info->fabric_attr->fabric);
-	assert_null(info->domain_attr->domain);
-	fi_freeinfo(info);
+	shows_none();
 	tf_open_domain(&own, NULL);
 	info = tf_getinfo(NULL);
 	assert_ptr_equal(info->fabric_attr->fabric, own.fabric);
@@ -1019,6 +1032,7 @@ static void test_strict(void **state)
 	tf_ok(near_info(HIDDEN, CAPS | FI_RMA, FI_PROGRESS_UNSPEC, &info));
 	assert_int_equal(info->domain_attr->data_progress, FI_PROGRESS_MANUAL);
 	fi_freeinfo(info);
+	near_open_fabric(&other);
 	near_open_domain(&other);
 	near_open_ep(&other, 0);
 	assert_int_equal(threads(), count);
@@ -1034,6 +1048,7 @@ static void test_strict(void **state)
 static void open_near(void)
 {
 	both = calloc(1, sizeof(*both));
+	near_open_fabric(&both->near);
 	near_open_domain(&both->near);
 	near_open_ep(&both->near, 0);
 }
