@@ -134,78 +134,35 @@ void *shmcma_grow(void *array, size_t count, size_t *capacity, size_t size)
 
 /* ---- operations that an object does not have ------------------------------------------------- */
 
-int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
-ssize_t shmcma_no_cancel(fid_t fid, void *context)
-{
-	return -FI_EOPNOTSUPP;
-}
-
-int shmcma_no_control(struct fid *fid, int command, void *arg)
-{
-	return -FI_ENOSYS;
-}
-
-int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
-{
-	return -FI_ENOSYS;
-}
-
-int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
-{
-	return -FI_ENOSYS;
-}
-
-int shmcma_no_export(struct fid *fid, uint64_t flags, void *xpu)
-{
-	return -FI_ENOSYS;
-}
+SHMCMA_NO(int, shmcma_no_bind, -FI_ENOSYS, struct fid *fid, struct fid *bfid, uint64_t flags)
+SHMCMA_NO(ssize_t, shmcma_no_cancel, -FI_EOPNOTSUPP, fid_t fid, void *context)
+SHMCMA_NO(int, shmcma_no_control, -FI_ENOSYS, struct fid *fid, int command, void *arg)
+SHMCMA_NO(int, shmcma_no_ops_open, -FI_ENOSYS, struct fid *fid, const char *name, uint64_t flags,
+	  void **ops, void *context)
+SHMCMA_NO(int, shmcma_no_ops_set, -FI_ENOSYS, struct fid *fid, const char *name, uint64_t flags, void *ops,
+	  void *context)
+SHMCMA_NO(int, shmcma_no_export, -FI_ENOSYS, struct fid *fid, uint64_t flags, void *xpu)
 
 /* Applications see no objects of other classes. */
-static const char *what_is(size_t fclass)
-{
-	switch (fclass) {
-	case FI_CLASS_FABRIC:
-		return "fabric";
-	case FI_CLASS_DOMAIN:
-		return "domain";
-	case FI_CLASS_EP:
-		return "endpoint";
-	case FI_CLASS_SEP:
-		return "scalable endpoint";
-	case FI_CLASS_TX_CTX:
-		return "transmit context";
-	case FI_CLASS_RX_CTX:
-		return "receive context";
-	case FI_CLASS_STX_CTX:
-		return "shared transmit context";
-	case FI_CLASS_SRX_CTX:
-		return "shared receive context";
-	case FI_CLASS_AV:
-		return "address vector";
-	case FI_CLASS_AV_SET:
-		return "address vector set";
-	case FI_CLASS_MC:
-		return "group";
-	case FI_CLASS_MR:
-		return "memory region";
-	case FI_CLASS_EQ:
-		return "event queue";
-	case FI_CLASS_CQ:
-		return "completion queue";
-	case FI_CLASS_CNTR:
-		return "counter";
-	case FI_CLASS_WAIT:
-		return "wait set";
-	case FI_CLASS_POLL:
-		return "poll set";
-	default:
-		return "object";
-	}
-}
+static const char *const kinds[SHMCMA_CLASSES] = {
+	[FI_CLASS_FABRIC] = "fabric",
+	[FI_CLASS_DOMAIN] = "domain",
+	[FI_CLASS_EP] = "endpoint",
+	[FI_CLASS_SEP] = "scalable endpoint",
+	[FI_CLASS_TX_CTX] = "transmit context",
+	[FI_CLASS_RX_CTX] = "receive context",
+	[FI_CLASS_STX_CTX] = "shared transmit context",
+	[FI_CLASS_SRX_CTX] = "shared receive context",
+	[FI_CLASS_AV] = "address vector",
+	[FI_CLASS_AV_SET] = "address vector set",
+	[FI_CLASS_MC] = "group",
+	[FI_CLASS_MR] = "memory region",
+	[FI_CLASS_EQ] = "event queue",
+	[FI_CLASS_CQ] = "completion queue",
+	[FI_CLASS_CNTR] = "counter",
+	[FI_CLASS_WAIT] = "wait set",
+	[FI_CLASS_POLL] = "poll set",
+};
 
 /* Appends to the text in `buf`, as libfabric does for its own objects (fi_tostr(3), FI_TYPE_FID). */
 int shmcma_tostr(const struct fid *fid, char *buf, size_t len)
@@ -213,6 +170,7 @@ int shmcma_tostr(const struct fid *fid, char *buf, size_t len)
 	size_t used = strnlen(buf, len);
 
 	if (used < len)
-		snprintf(buf + used, len - used, "fid: %p shmcma %s\n", (const void *)fid, what_is(fid->fclass));
+		snprintf(buf + used, len - used, "fid: %p shmcma %s\n", (const void *)fid,
+			 kinds[fid->fclass]);
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,11 +74,14 @@ struct size_param {
 	const char *help;
 	size_t min, max, unit;
 	bool power; /* a power of two */
+	size_t at;  /* of the number in struct sc_config */
 };
+#define AT(field) offsetof(struct sc_config, field)
 
-/* Stores the number to *value, which has the default before. Returns whether a good value was set. */
-static bool param_size(const struct size_param *param, uint32_t *value)
+/* Stores the number to its field, which has the default before. Returns whether a good value was set. */
+static bool param_size(const struct size_param *param)
 {
+	uint32_t *value = (uint32_t *)((char *)&shmcma_env.config + param->at);
 	const struct variable variable = variable_of(param->name);
 	const char *text;
 	uint64_t number;
@@ -119,32 +123,25 @@ static bool param_bool(const char *name, bool usual, const char *help)
 	return usual;
 }
 
-/* A parameter that is one of several words, in any case. `words` ends with NULL; `usual`: the index of the default. */
-struct choice_param {
-	const char *name, *help;
-	const char *const *words;
-	unsigned int usual;
-};
-
-/* Returns the index of the word. */
-static unsigned int param_choice(const struct choice_param *param)
+/* Returns the index of one of several words, in any case. `words` ends with NULL; `usual`: the index of the default. */
+static unsigned int param_choice(const char *name, const char *const *words, unsigned int usual,
+				 const char *help)
 {
-	const char *usual = param->words[param->usual], *text;
+	const char *text;
 	char all[64] = "";
 
-	define(param->name, FI_PARAM_STRING, param->help, usual);
-	text = value_of(param->name);
+	define(name, FI_PARAM_STRING, help, words[usual]);
+	text = value_of(name);
 	if (!text)
-		return param->usual;
-	for (unsigned int i = 0; param->words[i]; i++) {
-		if (!strcasecmp(text, param->words[i]))
+		return usual;
+	for (unsigned int i = 0; words[i]; i++) {
+		if (!strcasecmp(text, words[i]))
 			return i;
-		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "",
-			 param->words[i]);
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "", words[i]);
 	}
-	shmcma_warn(FI_LOG_CORE, "%s=%s is none of %s: using %s\n", variable_of(param->name).name, text,
-		    all, usual);
-	return param->usual;
+	shmcma_warn(FI_LOG_CORE, "%s=%s is none of %s: using %s\n", variable_of(name).name, text, all,
+		    words[usual]);
+	return usual;
 }
 
 /* Returns the text, which is never freed; NULL: it is not set. */
@@ -223,80 +220,44 @@ static void check_names(void)
 
 struct shmcma_env shmcma_env = { .tx_size = SHMCMA_DEFAULT_SIZE, .rx_size = SHMCMA_DEFAULT_SIZE };
 
-static const struct size_param peers = { .name = "peers",
-					 .help = "How many peers may connect to an endpoint, 1 to 1024",
-					 .min = 1,
-					 .max = 1024,
-					 .unit = 1 };
-static const struct size_param bounce_size = {
-	.name = "bounce_size",
-	.help = "Bytes of one of an endpoint's shared buffers: a power of two, 256 to 1m",
-	.min = 256,
-	.max = 1 << 20,
-	.unit = 64,
-	.power = true,
-};
-static const struct size_param bounce_count = {
-	.name = "bounce_count",
-	.help = "How many shared buffers an endpoint has, 2 to 4096",
-	.min = 2,
-	.max = 4096,
-	.unit = 1
-};
-static const struct size_param inline_max = {
-	.name = "inline_max",
-	.help = "Largest message, in bytes, that travels inside its record, up to 872",
-	.max = INLINE_LIMIT,
-	.unit = 1,
-};
-static const struct size_param share_min = {
-	.name = "share_min",
-	.help = "Smallest message, in bytes, that its sender helps the receiver to copy",
-	.min = 1,
-	.max = UINT32_MAX,
-	.unit = 1,
+static const struct size_param sizes[] = {
+	{ "peers", "How many peers may connect to an endpoint, 1 to 1024", 1, 1024, 1, false, AT(slots) },
+	{ "bounce_size", "Bytes of one of an endpoint's shared buffers: a power of two, 256 to 1m", 256,
+	  1 << 20, 64, true, AT(buf_size) },
+	{ "bounce_count", "How many shared buffers an endpoint has, 2 to 4096", 2, 4096, 1, false,
+	  AT(buf_count) },
+	{ "inline_max", "Largest message, in bytes, that travels inside its record, up to 872", 0,
+	  INLINE_LIMIT, 1, false, AT(inline_max) },
+	{ "share_min", "Smallest message, in bytes, that its sender helps the receiver to copy", 1,
+	  UINT32_MAX, 1, false, AT(share_min) },
 };
 
-/* Tells whether peers must not touch registered memory. */
-static bool read_strict(void)
+static void read_choices(struct sc_config *config)
 {
-	static const char *const words[] = { "trusted", "strict", NULL };
-
-	return param_choice(&(struct choice_param){
-		"rma",
-		"How peers access registered memory: trusted, they copy by themselves after they have "
-		"checked the registration; strict, this process checks and copies for them, in a thread of its own",
-		words, 0 });
-}
-
-static enum sc_fill_way read_fill(void)
-{
-	static const char *const words[] = { [SC_FILL_CACHED] = "cached",
-					     [SC_FILL_STREAMED] = "streamed",
-					     [SC_FILL_TRIED] = "tried",
-					     NULL };
-
-	return (enum sc_fill_way)param_choice(
-		&(struct choice_param){ "fill",
-					"How shared buffers are filled: cached, by plain stores; "
-					"streamed, past the processor's caches; tried, whichever turns out to be best for each peer",
-					words, SC_FILL_TRIED });
-}
-
-static enum sc_crowd read_yield(void)
-{
-	static const char *const words[] = {
+	static const char *const rma[] = { "trusted", "strict", NULL };
+	static const char *const fill[] = { [SC_FILL_CACHED] = "cached",
+					    [SC_FILL_STREAMED] = "streamed",
+					    [SC_FILL_TRIED] = "tried",
+					    NULL };
+	static const char *const yield[] = {
 		[SC_CROWD_ASKED] = "auto", [SC_CROWD_NEVER] = "never", [SC_CROWD_ALWAYS] = "always", NULL
 	};
 
-	return (enum sc_crowd)param_choice(&(struct choice_param){
-		"yield",
-		"When a caller that polls in vain lets other processes run on its "
-		"processor, one side copies a large message alone, and a message of up to eager_max bytes "
-		"goes through shared buffers: auto, while more processes "
-		"with endpoints want to run here than there are processors for them; never; "
-		"always",
-		words, SC_CROWD_ASKED });
+	config->strict = param_choice(
+		"rma", rma, 0,
+		"How peers access registered memory: trusted, they copy by themselves after they have "
+		"checked the registration; strict, this process checks and copies for them, in a thread "
+		"of its own");
+	config->fill = (enum sc_fill_way)param_choice(
+		"fill", fill, SC_FILL_TRIED,
+		"How shared buffers are filled: cached, by plain stores; streamed, past the processor's "
+		"caches; tried, whichever turns out to be best for each peer");
+	config->crowd = (enum sc_crowd)param_choice(
+		"yield", yield, SC_CROWD_ASKED,
+		"When a caller that polls in vain lets other processes run on its processor, one side "
+		"copies a large message alone, and a message of up to eager_max bytes goes through shared "
+		"buffers: auto, while more processes with endpoints want to run here than there are "
+		"processors for them; never; always");
 }
 
 /* FI_PROVIDER=shmcma,...: the user wants this provider. A list after ^ names unwanted providers. */
@@ -312,9 +273,10 @@ void shmcma_env_read(void)
 	struct size_param eager_max = {
 		.name = "eager_max",
 		.help = "Largest message, in bytes, that goes through shared buffers without asking its "
-			"receiver, up to 16 buffers. Without it a default that may be changed by what has been measured "
-			"on this machine",
+			"receiver, up to 16 buffers. Without it a default that may be changed by what has "
+			"been measured on this machine",
 		.unit = 1,
+		.at = AT(eager_max),
 	};
 	struct sc_config *config = &shmcma_env.config;
 
@@ -335,11 +297,8 @@ void shmcma_env_read(void)
 		"calibrate", true,
 		"Choose between the ways of a message by what they cost on this machine. That thread "
 		"measures it for processes to come, sixteen times a millisecond for each boot. Without it "
-		"a "
-		"usual cost is taken.");
-	config->strict = read_strict();
-	config->fill = read_fill();
-	config->crowd = read_yield();
+		"a usual cost is taken.");
+	read_choices(config);
 	shmcma_env.remote_comm =
 		param_bool("remote_comm", false,
 			   "Offer FI_REMOTE_COMM to everybody. Addresses of other machines are "
@@ -348,17 +307,14 @@ void shmcma_env_read(void)
 			   "FI_PROVIDER.") ||
 		is_named_in_environment();
 
-	param_size(&peers, &config->slots);
-	param_size(&bounce_size, &config->buf_size);
-	param_size(&bounce_count, &config->buf_count);
-	param_size(&inline_max, &config->inline_max);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		(void)param_size(&sizes[i]);
 	eager_max.max = (size_t)config->buf_size * BUFS_PER_MESSAGE;
 	if (config->eager_max > eager_max.max)
 		config->eager_max = (uint32_t)eager_max.max;
-	shmcma_env.calibrated = !param_size(&eager_max, &config->eager_max) && config->calibrate;
+	shmcma_env.calibrated = !param_size(&eager_max) && config->calibrate;
 	config->eager_adapts = shmcma_env.calibrated && config->fill == SC_FILL_TRIED;
 	config->calibrate &= config->cma;
-	param_size(&share_min, &config->share_min);
 	shmcma_env.stats = param_text(
 		"stats", "Where an endpoint that closes writes what it has carried: stderr, or the "
 			 "beginning of the name of a file; a dot and the pid follow");

@@ -114,20 +114,14 @@ SHMCMA_CALL(int, ep_getname, fid_t fid, void *addr, size_t *addrlen)
 	return ret;
 }
 
-/* A call that the endpoint does not have: the caller gets an error code, not a jump to address 0. */
-#define UNABLE(name, ...)                                                                                 \
-	SHMCMA_CALL(int, name, __VA_ARGS__)                                                               \
-	{                                                                                                 \
-		return -FI_ENOSYS;                                                                        \
-	}
-
 /* An endpoint of type RDM has no connections; as elsewhere in libfabric, -FI_ENOSYS. */
-UNABLE(cm_getpeer, struct fid_ep *ep, void *addr, size_t *addrlen)
-UNABLE(cm_connect, struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
-UNABLE(cm_listen, struct fid_pep *pep)
-UNABLE(cm_accept, struct fid_ep *ep, const void *param, size_t paramlen)
-UNABLE(cm_reject, struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
-UNABLE(cm_shutdown, struct fid_ep *ep, uint64_t flags)
+SHMCMA_UNABLE(cm_getpeer, -FI_ENOSYS, struct fid_ep *ep, void *addr, size_t *addrlen)
+SHMCMA_UNABLE(cm_connect, -FI_ENOSYS, struct fid_ep *ep, const void *addr, const void *param,
+	      size_t paramlen)
+SHMCMA_UNABLE(cm_listen, -FI_ENOSYS, struct fid_pep *pep)
+SHMCMA_UNABLE(cm_accept, -FI_ENOSYS, struct fid_ep *ep, const void *param, size_t paramlen)
+SHMCMA_UNABLE(cm_reject, -FI_ENOSYS, struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
+SHMCMA_UNABLE(cm_shutdown, -FI_ENOSYS, struct fid_ep *ep, uint64_t flags)
 
 SHMCMA_FORKED_CALL(int, shmcma_join, struct fid_ep *ep, const void *addr, uint64_t flags,
 		   struct fid_mc **mc, void *context)

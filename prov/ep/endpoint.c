@@ -487,17 +487,10 @@ SHMCMA_FORKED_CALL(int, shmcma_ep_getopt, fid_t fid, int level, int optname, voi
 SHMCMA_FORKED_CALL(int, shmcma_ep_setopt, fid_t fid, int level, int optname, const void *optval, size_t optlen)
 
 /* Only a scalable endpoint opens contexts. */
-SHMCMA_CALL(int, no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep,
-	    void *context)
-{
-	return -FI_ENOSYS;
-}
-
-SHMCMA_CALL(int, no_rx_ctx, struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep,
-	    void *context)
-{
-	return -FI_ENOSYS;
-}
+SHMCMA_UNABLE(no_tx_ctx, -FI_ENOSYS, struct fid_ep *sep, int index, struct fi_tx_attr *attr,
+	      struct fid_ep **ep, void *context)
+SHMCMA_UNABLE(no_rx_ctx, -FI_ENOSYS, struct fid_ep *sep, int index, struct fi_rx_attr *attr,
+	      struct fid_ep **ep, void *context)
 
 #define OPS(way)                                                                                          \
 	{                                                                                                 \

@@ -38,15 +38,9 @@ static int stx_close(struct fid *fid)
 	return 0;
 }
 
-SHMCMA_CALL(int, no_option, fid_t fid, int level, int name, void *value, size_t *len)
-{
-	return -FI_ENOPROTOOPT;
-}
-
-SHMCMA_CALL(int, no_set_option, fid_t fid, int level, int name, const void *value, size_t len)
-{
-	return -FI_ENOPROTOOPT;
-}
+SHMCMA_UNABLE(no_option, -FI_ENOPROTOOPT, fid_t fid, int level, int name, void *value, size_t *len)
+SHMCMA_UNABLE(no_set_option, -FI_ENOPROTOOPT, fid_t fid, int level, int name, const void *value,
+	      size_t len)
 
 /* Its endpoints have the operations and the options. */
 SHMCMA_FORKED_CALL(ssize_t, shmcma_no_cancel, fid_t fid, void *context)

@@ -11,10 +11,8 @@
 #include "obj/eq.h"
 #include "wait/wait.h"
 
-SHMCMA_CALL(int, no_passive_ep, struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep, void *context)
-{
-	return -FI_ENOSYS;
-}
+SHMCMA_UNABLE(no_passive_ep, -FI_ENOSYS, struct fid_fabric *fabric, struct fi_info *info,
+	      struct fid_pep **pep, void *context)
 
 static struct shmcma_wait *wait_of(struct fid *fid)
 {

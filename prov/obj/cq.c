@@ -566,22 +566,12 @@ static int cq_control(struct fid *fid, int command, void *arg)
 
 static struct fi_ops cq_fid_ops = SHMCMA_FID_OPS(cq_close, shmcma_no_bind, cq_control);
 
-static struct fi_ops_cq *ops_of(enum fi_cq_format format)
-{
-	switch (format) {
-	case FI_CQ_FORMAT_UNSPEC: /* the provider chooses: its entries fit into any reader's buffer */
-	case FI_CQ_FORMAT_CONTEXT:
-		return &context_ops.ops;
-	case FI_CQ_FORMAT_MSG:
-		return &msg_ops.ops;
-	case FI_CQ_FORMAT_DATA:
-		return &data_ops.ops;
-	case FI_CQ_FORMAT_TAGGED:
-		return &tagged_ops.ops;
-	default:
-		return NULL;
-	}
-}
+/* Unspecified: the provider chooses, and its entries fit into any reader's buffer. */
+static struct fi_ops_cq *const formats[] = {
+	[FI_CQ_FORMAT_UNSPEC] = &context_ops.ops, [FI_CQ_FORMAT_CONTEXT] = &context_ops.ops,
+	[FI_CQ_FORMAT_MSG] = &msg_ops.ops,	  [FI_CQ_FORMAT_DATA] = &data_ops.ops,
+	[FI_CQ_FORMAT_TAGGED] = &tagged_ops.ops,
+};
 
 static int check_attr(const struct shmcma_fabric *fabric, const struct fi_cq_attr *attr)
 {
@@ -590,7 +580,7 @@ static int check_attr(const struct shmcma_fabric *fabric, const struct fi_cq_att
 			    (unsigned long long)attr->flags);
 		return -FI_EBADFLAGS;
 	}
-	if (!ops_of(attr->format)) {
+	if ((unsigned int)attr->format > FI_CQ_FORMAT_TAGGED) {
 		shmcma_warn(FI_LOG_CQ, "completion queue format %d is unknown\n", (int)attr->format);
 		return -FI_EINVAL;
 	}
@@ -623,7 +613,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 		goto no_wait;
 	cq->queue.limit = wanted->size ? wanted->size : DEFAULT_SIZE;
 	cq->fid.fid = (struct fid){ .fclass = FI_CLASS_CQ, .context = context, .ops = &cq_fid_ops };
-	cq->fid.ops = ops_of(wanted->format);
+	cq->fid.ops = formats[wanted->format];
 	cq->domain = container_of(fid, struct shmcma_domain, fid);
 	cq->format = wanted->format ? wanted->format : FI_CQ_FORMAT_CONTEXT;
 	cq->wait.domain = cq->domain;

@@ -121,14 +121,19 @@ static struct event *event_create(uint32_t type, const void *data, size_t len)
 	return event;
 }
 
-/* Adds the event to the list. Without an event (no memory) or without space the queue is overrun. */
-static int add(struct shmcma_eq *eq, struct event_list *list, struct event *event)
+/*
+ * Adds the event to the list. Without an event (no memory) or without space the queue is overrun, unless the caller may
+ * try again (`again`).
+ */
+static int add(struct shmcma_eq *eq, struct event_list *list, struct event *event, bool again)
 {
 	int ret = 0;
 
 	pthread_mutex_lock(&eq->lock);
 	if (eq->overrun) {
 		ret = -FI_EOVERRUN;
+	} else if (again && eq->count == eq->limit) {
+		ret = -FI_EAGAIN;
 	} else if (!event || eq->count == eq->limit) {
 		eq->overrun = true;
 		ret = event ? -FI_EOVERRUN : -FI_ENOMEM;
@@ -149,7 +154,7 @@ static int add(struct shmcma_eq *eq, struct event_list *list, struct event *even
 
 static int put(struct shmcma_eq *eq, struct event_list *list, struct event *event)
 {
-	int ret = add(eq, list, event);
+	int ret = add(eq, list, event, false);
 
 	wake(eq);
 	return ret;
@@ -180,7 +185,7 @@ int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
 void shmcma_eq_put_err_locked(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry,
 			      struct shmcma_wait **owed)
 {
-	(void)add(eq, &eq->errors, error_create(entry));
+	(void)add(eq, &eq->errors, error_create(entry), false);
 	if (eq->wait.obj != FI_WAIT_NONE)
 		shmcma_wait_owe_locked(&eq->wait, owed);
 }
@@ -208,9 +213,9 @@ void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
 	const struct fi_eq_entry joined = { .fid = entry->fid, .context = entry->context };
 
 	if (entry->err)
-		(void)add(eq, &eq->errors, error_create(entry));
+		(void)add(eq, &eq->errors, error_create(entry), false);
 	else
-		(void)add(eq, &eq->events, event_create(FI_JOIN_COMPLETE, &joined, sizeof(joined)));
+		(void)add(eq, &eq->events, event_create(FI_JOIN_COMPLETE, &joined, sizeof(joined)), false);
 	if (eq->wait.obj != FI_WAIT_NONE)
 		shmcma_wait_joined_locked(&eq->wait, coll);
 }
@@ -362,7 +367,7 @@ SHMCMA_CALL(ssize_t, eq_write, struct fid_eq *fid, uint32_t type, const void *bu
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
 	struct event *event;
-	ssize_t ret = (ssize_t)len;
+	ssize_t ret;
 
 	if (!eq->writable)
 		return -FI_ENOSYS;
@@ -373,22 +378,9 @@ SHMCMA_CALL(ssize_t, eq_write, struct fid_eq *fid, uint32_t type, const void *bu
 	event = event_create(type, buf, len);
 	if (!event)
 		return -FI_ENOMEM;
-	/* The writer gets -FI_EAGAIN if there is no space: its event does not overrun the queue. */
-	pthread_mutex_lock(&eq->lock);
-	if (eq->overrun) {
-		ret = -FI_EOVERRUN;
-	} else if (eq->count == eq->limit) {
-		ret = -FI_EAGAIN;
-	} else {
-		list_append(&eq->events, event);
-		eq->count++;
-		update_pipe_locked(eq);
-		event = NULL;
-	}
-	pthread_mutex_unlock(&eq->lock);
+	ret = add(eq, &eq->events, event, true);
 	wake(eq);
-	free(event);
-	return ret;
+	return ret ? ret : (ssize_t)len;
 }
 
 /* Sleeps until there is something to read, until the time is over, or, without a time-out, until a signal comes. */

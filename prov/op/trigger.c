@@ -339,7 +339,7 @@ static int post_set(struct shmcma_work *work)
 
 /* ---- deferred work --------------------------------------------------------------------------- */
 
-static int queue_cntr(struct shmcma_domain *domain, const struct fi_deferred_work *asked)
+static ssize_t queue_cntr(struct shmcma_domain *domain, const struct fi_deferred_work *asked)
 {
 	const struct fi_op_cntr *op = asked->op.cntr;
 	struct shmcma_work *work;
@@ -401,29 +401,24 @@ QUEUE(compare_atomic, fi_op_compare_atomic, fi_msg_atomic,
       fi_compare_atomicmsg(op->ep, &msg, op->compare.msg_iov, op->compare.desc, op->compare.iov_count,
 			   op->fetch.msg_iov, op->fetch.desc, op->fetch.iov_count, flags))
 
+static ssize_t (*const queues[])(struct shmcma_domain *domain, const struct fi_deferred_work *work) = {
+	[FI_OP_RECV] = queue_msg,
+	[FI_OP_SEND] = queue_msg,
+	[FI_OP_TRECV] = queue_tagged,
+	[FI_OP_TSEND] = queue_tagged,
+	[FI_OP_READ] = queue_rma,
+	[FI_OP_WRITE] = queue_rma,
+	[FI_OP_ATOMIC] = queue_atomic,
+	[FI_OP_FETCH_ATOMIC] = queue_fetch_atomic,
+	[FI_OP_COMPARE_ATOMIC] = queue_compare_atomic,
+	[FI_OP_CNTR_SET] = queue_cntr,
+	[FI_OP_CNTR_ADD] = queue_cntr,
+};
+
 static ssize_t queue(struct shmcma_domain *domain, const struct fi_deferred_work *work)
 {
-	switch (work->op_type) {
-	case FI_OP_RECV:
-	case FI_OP_SEND:
-		return queue_msg(domain, work);
-	case FI_OP_TRECV:
-	case FI_OP_TSEND:
-		return queue_tagged(domain, work);
-	case FI_OP_READ:
-	case FI_OP_WRITE:
-		return queue_rma(domain, work);
-	case FI_OP_ATOMIC:
-		return queue_atomic(domain, work);
-	case FI_OP_FETCH_ATOMIC:
-		return queue_fetch_atomic(domain, work);
-	case FI_OP_COMPARE_ATOMIC:
-		return queue_compare_atomic(domain, work);
-	case FI_OP_CNTR_SET:
-	case FI_OP_CNTR_ADD:
-		return queue_cntr(domain, work);
-	}
-	return -FI_ENOSYS;
+	return (unsigned int)work->op_type <= FI_OP_CNTR_ADD ? queues[work->op_type](domain, work)
+							     : -FI_ENOSYS;
 }
 
 /* Returns the error that fi_trigger(3) specifies for an operation that the endpoint does not have. */

@@ -259,6 +259,8 @@ no_rxq:
 	return ret;
 }
 
+static int step(struct sc_ep *ep, int work);
+
 void sc_ep_destroy(struct sc_ep *ep)
 {
 	ep->closes = true;
@@ -268,8 +270,8 @@ void sc_ep_destroy(struct sc_ep *ep)
 	if (ep->service)
 		sc_service_destroy(ep->service);
 	if (sc_seg_is_here(ep->seg)) {
-		(void)sc_replies_progress(ep); /* answers to messages that were received */
-		(void)sc_request_progress(ep); /* notes of puts, and injected puts */
+		(void)step(ep, SC_WORK_REPLYING); /* answers to messages that were received */
+		(void)step(ep, SC_WORK_RMA_BUSY); /* notes of puts, and injected puts */
 	}
 	sc_rma_fini(ep);
 	sc_target_fini(ep);
@@ -327,28 +329,31 @@ static int end_lost(struct sc_ep *ep)
 	return ended;
 }
 
-/* A poll does not count this as progress. */
-static int forget(struct sc_ep *ep)
-{
-	sc_forget(ep);
-	return 0;
-}
-
 /* A poll calls each function while its list has entries. The function returns the steps that it has done. */
 static int (*const steps[SC_WORK_COUNT])(struct sc_ep *) = {
-	[SC_WORK_UNANSWERED] = sc_peers_ask,
-	[SC_WORK_PULLING] = sc_transfer_progress,
-	[SC_WORK_REPLYING] = sc_replies_progress,
-	[SC_WORK_PUSHING] = sc_txop_progress,
-	[SC_WORK_JOINED] = sc_xfer_progress,
-	[SC_WORK_DELEGATED] = sc_delegate_progress,
-	[SC_WORK_BATCHING] = sc_direct_progress,
-	[SC_WORK_RMA_BUSY] = sc_request_progress,
-	[SC_WORK_SERVING] = sc_target_progress,
-	[SC_WORK_ASKING] = sc_assist_progress,
-	[SC_WORK_ENDING] = end_lost,
-	[SC_WORK_DOUBTED] = forget,
+	[SC_WORK_UNANSWERED] = sc_peers_ask, [SC_WORK_PUSHING] = sc_txop_progress,
+	[SC_WORK_JOINED] = sc_xfer_progress, [SC_WORK_ENDING] = end_lost,
+	[SC_WORK_DOUBTED] = sc_forget,
 };
+
+/* The same for each peer in the list. */
+static int (*const peer_steps[SC_WORK_COUNT])(struct sc_peer *) = {
+	[SC_WORK_PULLING] = sc_transfer_progress,   [SC_WORK_REPLYING] = sc_replies_progress,
+	[SC_WORK_DELEGATED] = sc_delegate_progress, [SC_WORK_BATCHING] = sc_direct_progress,
+	[SC_WORK_RMA_BUSY] = sc_request_progress,   [SC_WORK_SERVING] = sc_target_progress,
+	[SC_WORK_ASKING] = sc_assist_progress,
+};
+
+static int step(struct sc_ep *ep, int work)
+{
+	int done = 0;
+
+	if (steps[work])
+		return steps[work](ep);
+	sc_list_for_safe (entry, next, &ep->work[work])
+		done += peer_steps[work](sc_list_entry(entry, struct sc_peer, work[work]));
+	return done;
+}
 
 /* A poll looks for answers to connections before it looks at the rings; it does all other work after that. */
 #define ASKS (1u << SC_WORK_UNANSWERED)
@@ -363,7 +368,7 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep, uint32_t mask)
 
 		mask &= -2u << work; /* a step may begin work of a later list, which this poll does, too */
 		if (!sc_list_empty(&ep->work[work]))
-			done += steps[work](ep);
+			done += step(ep, work);
 		if (sc_list_empty(&ep->work[work]))
 			ep->due &= ~(1u << work);
 	}

@@ -100,13 +100,14 @@ static void pass(struct sc_ep *ep)
 	ep->leaving_step = sc_list_empty(&ep->leaving) ? 0 : (uint32_t)(cost / COST_SHARE);
 }
 
-void sc_forget(struct sc_ep *ep)
+int sc_forget(struct sc_ep *ep)
 {
 	while (!sc_list_empty(&ep->work[SC_WORK_DOUBTED]))
 		sc_peer_settle(sc_list_entry(ep->work[SC_WORK_DOUBTED].next, struct sc_peer,
 					     work[SC_WORK_DOUBTED]));
 	if (ep->leaving_fresh > ep->leaving_step)
 		pass(ep);
+	return 0;
 }
 
 /* ---- the caller ------------------------------------------------------------------------------ */
@@ -117,5 +118,5 @@ void sc_peer_put(struct sc_peer *peer)
 
 	peer->users--;
 	sc_peer_reconsider(peer);
-	sc_forget(ep);
+	(void)sc_forget(ep);
 }

@@ -4,7 +4,10 @@
 
 #include "link/state.h"
 
-/* Frees peers that nothing refers to. The caller must hold no peer without a reference, and walk no list of peers. */
-void sc_forget(struct sc_ep *ep);
+/*
+ * Frees peers that nothing refers to. The caller must hold no peer without a reference, and walk no list of peers.
+ * Returns 0: a poll does not count it as progress.
+ */
+int sc_forget(struct sc_ep *ep);
 
 #endif

@@ -492,11 +492,7 @@ void sc_peer_renew(struct sc_peer *peer)
 {
 	struct sc_peer last = *peer;
 
-	assert(sc_peer_is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->order.turns) &&
-	       !peer->rma.pending && sc_list_empty(&peer->target.ops) &&
-	       sc_list_empty(&peer->assist.xfer.of_ep) && sc_list_empty(&peer->recv.transfers) &&
-	       sc_list_empty(&peer->work[SC_WORK_REPLYING]) && !peer->recv.arriving &&
-	       !peer->recv.arriving_op);
+	assert(sc_peer_is_parted(peer) && !is_busy(peer));
 	/* a closed peer reads no more, even if it could not say so */
 	sc_peer_take_loans_back(peer);
 	sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);

@@ -62,26 +62,21 @@ void sc_reply_end(struct sc_peer *peer, enum sc_abi_kind kind, sc_abi_op op, uin
 	sc_reply(peer, kind, words);
 }
 
-int sc_replies_progress(struct sc_ep *ep)
+int sc_replies_progress(struct sc_peer *peer)
 {
 	int written = 0;
 
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_REPLYING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_REPLYING]);
+	while (!sc_list_empty(&peer->reply.waiting)) {
+		struct sc_reply *reply = sc_list_entry(peer->reply.waiting.next, struct sc_reply, of_peer);
 
-		while (!sc_list_empty(&peer->reply.waiting)) {
-			struct sc_reply *reply =
-				sc_list_entry(peer->reply.waiting.next, struct sc_reply, of_peer);
-
-			if (reply_write(peer, reply->kind, reply->words))
-				break;
-			sc_list_remove(&reply->of_peer);
-			free(reply);
-			peer->reply.count--;
-			written++;
-		}
-		if (sc_list_empty(&peer->reply.waiting))
-			sc_list_remove(&peer->work[SC_WORK_REPLYING]);
+		if (reply_write(peer, reply->kind, reply->words))
+			break;
+		sc_list_remove(&reply->of_peer);
+		free(reply);
+		peer->reply.count--;
+		written++;
 	}
+	if (sc_list_empty(&peer->reply.waiting))
+		sc_list_remove(&peer->work[SC_WORK_REPLYING]);
 	return written;
 }

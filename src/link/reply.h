@@ -14,6 +14,6 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, const uint64_t words[
 void sc_reply_end(struct sc_peer *peer, enum sc_abi_kind kind, sc_abi_op op, uint64_t moved, int error);
 
 /* Writes the waiting answers that now have space. Returns the number of records. */
-int sc_replies_progress(struct sc_ep *ep);
+int sc_replies_progress(struct sc_peer *peer);
 
 #endif

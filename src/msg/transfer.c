@@ -351,8 +351,9 @@ static void part_moved(struct sc_ep *ep, const struct sc_cma_part *part, bool pr
 }
 
 /* Copies a part of each of the oldest operations in one call. */
-static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
+int sc_transfer_progress(struct sc_peer *peer)
 {
+	struct sc_ep *ep = peer->ep;
 	enum sc_xfer_way way = SC_XFER_READ;
 	struct sc_cma_parts parts;
 	int ended = 0;
@@ -419,16 +420,7 @@ void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	if (op->share.words)
 		return; /* the sender needs a moment to see it; the next record may be shared too */
 	if (first && !more)
-		peer_progress(ep, peer);
-}
-
-int sc_transfer_progress(struct sc_ep *ep)
-{
-	int steps = 0;
-
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_PULLING])
-		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, work[SC_WORK_PULLING]));
-	return steps;
+		(void)sc_transfer_progress(peer);
 }
 
 int sc_transfer_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,

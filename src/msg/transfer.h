@@ -19,7 +19,7 @@ int sc_transfer_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_
 		     uint64_t ctl);
 
 /* Goes on with copies of large messages. Returns the number of steps. */
-int sc_transfer_progress(struct sc_ep *ep);
+int sc_transfer_progress(struct sc_peer *peer);
 
 /*
  * Ends the transfers of a lost peer with `error` (negative errno). Returns false if some cannot end yet because the

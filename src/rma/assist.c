@@ -178,7 +178,7 @@ static bool is_in_hand(struct sc_peer *peer)
 	return !sc_xfer_is_over(peer, &op->share);
 }
 
-static bool ours_progress(struct sc_peer *peer)
+int sc_assist_progress(struct sc_peer *peer)
 {
 	int ret = 0;
 
@@ -249,15 +249,6 @@ int sc_assist_take(struct sc_peer *peer, const struct sc_abi_line *first, uint64
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
-
-int sc_assist_progress(struct sc_ep *ep)
-{
-	int steps = 0;
-
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ASKING])
-		steps += ours_progress(sc_list_entry(entry, struct sc_peer, work[SC_WORK_ASKING]));
-	return steps;
-}
 
 bool sc_assist_end_peer(struct sc_peer *peer, int error)
 {

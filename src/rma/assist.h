@@ -40,7 +40,7 @@ int sc_assist_take(struct sc_peer *peer, const struct sc_abi_line *first, uint64
 /* ---- both -------------------------------------------------------------------------------------- */
 
 /* Goes on with our operations. Returns the number of steps. */
-int sc_assist_progress(struct sc_ep *ep);
+int sc_assist_progress(struct sc_peer *peer);
 
 /*
  * Copies nothing more of a lost peer, and ends our operations with `error` (negative errno). False: the peer has chunks

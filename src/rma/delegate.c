@@ -640,7 +640,7 @@ static bool stay(struct sc_peer *peer)
 	       sc_record_room(peer, SC_ABI_DELEGATED);
 }
 
-static int peer_progress(struct sc_peer *peer)
+int sc_delegate_progress(struct sc_peer *peer)
 {
 	uint32_t before = peer->rma.pending;
 
@@ -659,15 +659,6 @@ static int peer_progress(struct sc_peer *peer)
 		return 0;
 	(void)sc_delegate_settle(peer);
 	return (int)(before - peer->rma.pending);
-}
-
-int sc_delegate_progress(struct sc_ep *ep)
-{
-	int ended = 0;
-
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED])
-		ended += peer_progress(sc_list_entry(entry, struct sc_peer, work[SC_WORK_DELEGATED]));
-	return ended;
 }
 
 void sc_delegate_fini(struct sc_ep *ep)

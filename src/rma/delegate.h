@@ -108,7 +108,7 @@ static inline int sc_delegate_settle(struct sc_peer *peer)
 }
 
 /* Collects operations that have ended, and withdraws those that have waited too long. Returns the number of steps. */
-int sc_delegate_progress(struct sc_ep *ep);
+int sc_delegate_progress(struct sc_peer *peer);
 
 /* Ends operations with a lost peer, with `error` (negative errno) if the peer had not ended them; it is still attached. */
 void sc_delegate_end_peer(struct sc_peer *peer, int error);

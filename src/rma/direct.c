@@ -630,23 +630,19 @@ int sc_direct_put_off(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 	return 0;
 }
 
-int sc_direct_progress(struct sc_ep *ep)
+int sc_direct_progress(struct sc_peer *peer)
 {
-	int done = 0;
+	uint32_t before = peer->rma.pending;
 
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_BATCHING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_BATCHING]);
-		uint32_t before = peer->rma.pending;
-
-		if (peer->link != SC_LINK_DOWN)
-			(void)sc_direct_settle_slow(peer);
-		done += (int)(before - peer->rma.pending);
-	}
-	return done;
+	if (peer->link != SC_LINK_DOWN)
+		(void)sc_direct_settle_slow(peer);
+	return (int)(before - peer->rma.pending);
 }
 
 void sc_direct_fini(struct sc_ep *ep)
 {
 	if (sc_seg_is_here(ep->seg)) /* a forked child leaves them to its parent */
-		(void)sc_direct_progress(ep);
+		sc_list_for_safe (entry, next, &ep->work[SC_WORK_BATCHING])
+			(void)sc_direct_progress(
+				sc_list_entry(entry, struct sc_peer, work[SC_WORK_BATCHING]));
 }

@@ -59,7 +59,7 @@ static inline int sc_direct_settle(struct sc_peer *peer)
 }
 
 /* Does what has been put off. Returns the number of operations done. */
-int sc_direct_progress(struct sc_ep *ep);
+int sc_direct_progress(struct sc_peer *peer);
 
 /* The endpoint closes: does what has been put off. Called before anything else of the endpoint ends. */
 void sc_direct_fini(struct sc_ep *ep);

@@ -392,17 +392,12 @@ static int advance(struct sc_peer *peer)
 	return written;
 }
 
-int sc_request_progress(struct sc_ep *ep)
+int sc_request_progress(struct sc_peer *peer)
 {
-	int written = 0;
+	int written = advance(peer);
 
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_RMA_BUSY]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, work[SC_WORK_RMA_BUSY]);
-
-		written += advance(peer);
-		if (sc_list_empty(&peer->rma.queued))
-			sc_list_remove(&peer->work[SC_WORK_RMA_BUSY]);
-	}
+	if (sc_list_empty(&peer->rma.queued))
+		sc_list_remove(&peer->work[SC_WORK_RMA_BUSY]);
 	return written;
 }
 

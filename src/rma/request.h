@@ -32,6 +32,6 @@ int sc_request_one(struct sc_peer *peer, const struct sc_atomic *atomic, size_t 
 int sc_request_take(struct sc_peer *peer, uint64_t ctl, const char **why);
 
 /* Writes records of operations that wait for space. Returns their number. */
-int sc_request_progress(struct sc_ep *ep);
+int sc_request_progress(struct sc_peer *peer);
 
 #endif

@@ -500,7 +500,7 @@ static bool result_step(struct sc_peer *peer, struct sc_target_op *op)
 }
 
 /* Serves the requests of the peer, in order, while there is space. */
-static int serve_some(struct sc_peer *peer)
+int sc_target_progress(struct sc_peer *peer)
 {
 	int steps = 0;
 
@@ -515,15 +515,6 @@ static int serve_some(struct sc_peer *peer)
 	}
 	if (sc_list_empty(&peer->target.ops))
 		sc_list_remove(&peer->work[SC_WORK_SERVING]);
-	return steps;
-}
-
-int sc_target_progress(struct sc_ep *ep)
-{
-	int steps = 0;
-
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_SERVING])
-		steps += serve_some(sc_list_entry(entry, struct sc_peer, work[SC_WORK_SERVING]));
 	return steps;
 }
 
@@ -549,7 +540,7 @@ static int take_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	op->size = record.size;
 	op->segment_count = sc_ctl_size(ctl);
 	memcpy(op->segments, segments, op->segment_count * sizeof(segments[0]));
-	(void)serve_some(peer);
+	(void)sc_target_progress(peer);
 	return 0;
 }
 

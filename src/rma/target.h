@@ -11,7 +11,7 @@
 int sc_target_take(struct sc_peer *peer, uint64_t ctl, const char **why);
 
 /* Goes on with answers. Returns the number of steps. */
-int sc_target_progress(struct sc_ep *ep);
+int sc_target_progress(struct sc_peer *peer);
 
 /* Drops the answers to a peer that has gone. */
 void sc_target_end_peer(struct sc_peer *peer);

@@ -665,7 +665,7 @@ static void test_several(void **state)
 
 		begin_several(count, cases[i].size, count);
 		sc_rx_poll(pair[0].ep); /* the offers */
-		assert_int_equal(sc_transfer_progress(pair[1].ep), cases[i].parts);
+		assert_int_equal(sc_transfer_progress(pair[1].peer), cases[i].parts);
 		assert_int_equal(reads, 1);
 		assert_int_equal(read_parts, cases[i].parts);
 		assert_int_equal(sc_xfer_progress(pair[0].ep), cases[i].parts);
@@ -697,7 +697,7 @@ static void test_several_alone(void **state)
 		int count = cases[i].waiting;
 
 		begin_several(count, cases[i].size, count);
-		assert_int_equal(sc_transfer_progress(pair[1].ep), cases[i].parts);
+		assert_int_equal(sc_transfer_progress(pair[1].peer), cases[i].parts);
 		assert_int_equal(reads, 1);
 		assert_int_equal(read_parts, cases[i].parts);
 		expect_several(count, cases[i].size, count);
@@ -818,7 +818,7 @@ static void test_several_receivers(void **state)
 	assert_int_equal(end_send(&pair[0], to_third, from, 65536, 0, 0), 0);
 	sc_rx_poll(third.ep);
 	sc_rx_poll(pair[0].ep);
-	assert_int_equal(sc_transfer_progress(pair[1].ep), 2);
+	assert_int_equal(sc_transfer_progress(pair[1].peer), 2);
 	assert_int_equal(sc_xfer_progress(pair[0].ep), 2);
 	assert_int_equal(sc_xfer_progress(pair[0].ep), 1);
 	assert_true(to_third->writes_fail);
