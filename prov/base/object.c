@@ -134,14 +134,35 @@ void *shmcma_grow(void *array, size_t count, size_t *capacity, size_t size)
 
 /* ---- operations that an object does not have ------------------------------------------------- */
 
-SHMCMA_NO(int, shmcma_no_bind, -FI_ENOSYS, struct fid *fid, struct fid *bfid, uint64_t flags)
-SHMCMA_NO(ssize_t, shmcma_no_cancel, -FI_EOPNOTSUPP, fid_t fid, void *context)
-SHMCMA_NO(int, shmcma_no_control, -FI_ENOSYS, struct fid *fid, int command, void *arg)
-SHMCMA_NO(int, shmcma_no_ops_open, -FI_ENOSYS, struct fid *fid, const char *name, uint64_t flags,
-	  void **ops, void *context)
-SHMCMA_NO(int, shmcma_no_ops_set, -FI_ENOSYS, struct fid *fid, const char *name, uint64_t flags, void *ops,
-	  void *context)
-SHMCMA_NO(int, shmcma_no_export, -FI_ENOSYS, struct fid *fid, uint64_t flags, void *xpu)
+int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+ssize_t shmcma_no_cancel(fid_t fid, void *context)
+{
+	return -FI_EOPNOTSUPP;
+}
+
+int shmcma_no_control(struct fid *fid, int command, void *arg)
+{
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_export(struct fid *fid, uint64_t flags, void *xpu)
+{
+	return -FI_ENOSYS;
+}
 
 /* Applications see no objects of other classes. */
 static const char *const kinds[SHMCMA_CLASSES] = {

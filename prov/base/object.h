@@ -72,9 +72,9 @@ int shmcma_forked(void);
 	SHMCMA_FORKED_CALL(type, name, __VA_ARGS__)                                                       \
 	static type name(__VA_ARGS__)
 
-/* Defines a call that an object does not have. */
+/* Defines a call that an object does not have, in the file that needs it. */
 #define SHMCMA_NO(type, name, error, ...)                                                                 \
-	type name(__VA_ARGS__)                                                                            \
+	static type name(__VA_ARGS__)                                                                     \
 	{                                                                                                 \
 		return error;                                                                             \
 	}
@@ -82,7 +82,7 @@ int shmcma_forked(void);
 /* The same, and the call that replaces it in a child of fork(2). */
 #define SHMCMA_UNABLE(name, error, ...)                                                                   \
 	SHMCMA_FORKED_CALL(int, name, __VA_ARGS__)                                                        \
-	static SHMCMA_NO(int, name, error, __VA_ARGS__)
+	SHMCMA_NO(int, name, error, __VA_ARGS__)
 
 /*
  * Makes room for one more element. Returns the array, enlarged if needed; NULL: no memory, and the array is unchanged.

@@ -154,19 +154,19 @@ static int sep_rx_ctx(struct fid_ep *fid, int index, struct fi_rx_attr *attr, st
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-static SHMCMA_NO(ssize_t, no_size_left, -FI_EOPNOTSUPP, struct fid_ep *ep)
+SHMCMA_NO(ssize_t, no_size_left, -FI_EOPNOTSUPP, struct fid_ep *ep)
 
-	static union shmcma_ops_ep sep_ops = {
-		.size = sizeof(union shmcma_ops_ep),
-		.cancel = shmcma_no_cancel,
-		.getopt = shmcma_ep_getopt,
-		.setopt = shmcma_ep_setopt,
-		.tx_ctx = sep_tx_ctx,
-		.rx_ctx = sep_rx_ctx,
-		.rx_size_left = no_size_left,
-		.tx_size_left = no_size_left,
-		.export_xpu = shmcma_no_export,
-	};
+static union shmcma_ops_ep sep_ops = {
+	.size = sizeof(union shmcma_ops_ep),
+	.cancel = shmcma_no_cancel,
+	.getopt = shmcma_ep_getopt,
+	.setopt = shmcma_ep_setopt,
+	.tx_ctx = sep_tx_ctx,
+	.rx_ctx = sep_rx_ctx,
+	.rx_size_left = no_size_left,
+	.tx_size_left = no_size_left,
+	.export_xpu = shmcma_no_export,
+};
 
 /* Copies the first attributes of the contexts, and their number (default: one), from the info. */
 static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)

@@ -137,8 +137,8 @@ SHMCMA_FORKED_CALL(int, shmcma_query_atomic, struct fid_domain *domain, enum fi_
 SHMCMA_FORKED_CALL(int, shmcma_query_collective, struct fid_domain *domain, enum fi_collective_op op,
 		   struct fi_collective_attr *attr, uint64_t flags)
 
-static SHMCMA_NO(int, no_xpu_context, -FI_ENOSYS, struct fid_domain *domain, void *attr, void **xpu,
-		 void *context)
+SHMCMA_NO(int, no_xpu_context, -FI_ENOSYS, struct fid_domain *domain, void *attr, void **xpu,
+	  void *context)
 
 #define OPS(way)                                                                                          \
 	{                                                                                                 \
@@ -150,8 +150,7 @@ static SHMCMA_NO(int, no_xpu_context, -FI_ENOSYS, struct fid_domain *domain, voi
 		.query_collective = way##shmcma_query_collective, .endpoint2 = way##domain_endpoint2,     \
 		.xpu_ctx = no_xpu_context,                                                                \
 	}
-	static union shmcma_ops_domain domain_ops = OPS(),
-				       forked_ops = OPS(forked_);
+static union shmcma_ops_domain domain_ops = OPS(), forked_ops = OPS(forked_);
 
 /* A domain has nothing to read: its thread only makes progress. */
 static bool has(const struct shmcma_wait *wait)

@@ -38,22 +38,21 @@ static uint64_t cntr_read(struct fid_cntr *fid)
 }
 
 /* The application uses the owner's counter. */
-static SHMCMA_NO(uint64_t, no_read, 0, struct fid_cntr *cntr) static SHMCMA_NO(
-	int, no_change, -FI_ENOSYS, struct fid_cntr *cntr,
-	uint64_t value) static SHMCMA_NO(int, no_wait, -FI_ENOSYS, struct fid_cntr *cntr,
-					 uint64_t threshold, int timeout)
+SHMCMA_NO(uint64_t, no_read, 0, struct fid_cntr *cntr)
+SHMCMA_NO(int, no_change, -FI_ENOSYS, struct fid_cntr *cntr, uint64_t value)
+SHMCMA_NO(int, no_wait, -FI_ENOSYS, struct fid_cntr *cntr, uint64_t threshold, int timeout)
 
-	static union shmcma_ops_cntr peer_ops = {
-		.size = sizeof(union shmcma_ops_cntr),
-		.read = cntr_read,
-		.readerr = no_read,
-		.add = no_change,
-		.set = no_change,
-		.wait = no_wait,
-		.adderr = no_change,
-		.seterr = no_change,
-		.export_xpu = shmcma_no_export,
-	};
+static union shmcma_ops_cntr peer_ops = {
+	.size = sizeof(union shmcma_ops_cntr),
+	.read = cntr_read,
+	.readerr = no_read,
+	.add = no_change,
+	.set = no_change,
+	.wait = no_wait,
+	.adderr = no_change,
+	.seterr = no_change,
+	.export_xpu = shmcma_no_export,
+};
 
 int shmcma_peercntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **out,
 			 void *context)

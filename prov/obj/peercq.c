@@ -144,32 +144,26 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 }
 
 /* The application reads the owner's queue, and waits there. */
-static SHMCMA_NO(ssize_t, no_readfrom, -FI_ENOSYS, struct fid_cq *cq, void *buf, size_t count, fi_addr_t *source) static SHMCMA_NO(
-	ssize_t, no_readerr, -FI_ENOSYS, struct fid_cq *cq, struct fi_cq_err_entry *entry,
-	uint64_t
-		flags) static SHMCMA_NO(ssize_t, no_sread, -FI_ENOSYS, struct fid_cq *cq, void *buf,
-					size_t count, const void *cond,
-					int timeout) static SHMCMA_NO(ssize_t, no_sreadfrom, -FI_ENOSYS,
-								      struct fid_cq *cq, void *buf,
-								      size_t count, fi_addr_t *source,
-								      const void *cond,
-								      int timeout) static SHMCMA_NO(int,
-												    no_signal,
-												    -FI_ENOSYS,
-												    struct
-												    fid_cq *cq)
+SHMCMA_NO(ssize_t, no_readfrom, -FI_ENOSYS, struct fid_cq *cq, void *buf, size_t count, fi_addr_t *source)
+SHMCMA_NO(ssize_t, no_readerr, -FI_ENOSYS, struct fid_cq *cq, struct fi_cq_err_entry *entry,
+	  uint64_t flags)
+SHMCMA_NO(ssize_t, no_sread, -FI_ENOSYS, struct fid_cq *cq, void *buf, size_t count, const void *cond,
+	  int timeout)
+SHMCMA_NO(ssize_t, no_sreadfrom, -FI_ENOSYS, struct fid_cq *cq, void *buf, size_t count, fi_addr_t *source,
+	  const void *cond, int timeout)
+SHMCMA_NO(int, no_signal, -FI_ENOSYS, struct fid_cq *cq)
 
-	static union shmcma_ops_cq peer_ops = {
-		.size = sizeof(union shmcma_ops_cq),
-		.read = cq_read,
-		.readfrom = no_readfrom,
-		.readerr = no_readerr,
-		.sread = no_sread,
-		.sreadfrom = no_sreadfrom,
-		.signal = no_signal,
-		.strerror = shmcma_cq_strerror,
-		.export_xpu = shmcma_no_export,
-	};
+static union shmcma_ops_cq peer_ops = {
+	.size = sizeof(union shmcma_ops_cq),
+	.read = cq_read,
+	.readfrom = no_readfrom,
+	.readerr = no_readerr,
+	.sread = no_sread,
+	.sreadfrom = no_sreadfrom,
+	.signal = no_signal,
+	.strerror = shmcma_cq_strerror,
+	.export_xpu = shmcma_no_export,
+};
 
 void *shmcma_peer_object(const char *call, struct fid_domain *domain, enum fi_wait_obj wait_obj,
 			 void *context)
