@@ -94,8 +94,7 @@ static struct fi_info *srx_info(const struct shmcma_domain *domain, const struct
 
 	if (!info)
 		return NULL;
-	info->caps = attr ? attr->caps : domain->caps;
-	info->caps &= ~FI_TRIGGER; /* only operations of an endpoint wait for a trigger */
+	info->caps = attr ? attr->caps : domain->caps & ~FI_TRIGGER;
 	info->rx_attr->caps = info->caps;
 	if (attr) {
 		info->rx_attr->op_flags = attr->op_flags;
@@ -184,5 +183,7 @@ int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct f
 	if (attr && attr->op_flags & FI_PEER)
 		return open_peer(domain, context, out);
 	ret = attr ? shmcma_rx_attr_complete(attr, domain->caps) : 0;
+	if (attr && !ret)
+		attr->caps &= ~FI_TRIGGER; /* only operations of an endpoint wait for a trigger */
 	return ret ? ret : open_srx(domain, attr, NULL, out, context);
 }

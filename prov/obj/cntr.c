@@ -122,10 +122,11 @@ static uint64_t cntr_readerr(struct fid_cntr *fid)
 	return errors;
 }
 
-/* Notes a change by the application, which fi_poll(3) does not report. */
-static void changed_locked(struct shmcma_cntr *cntr)
+/* Notes a change by the application. fi_poll(3) reports no change of the value by it. */
+static void changed_locked(struct shmcma_cntr *cntr, bool value)
 {
-	cntr->given = read_both(cntr);
+	if (value)
+		cntr->given = read_both(cntr);
 	cntr->changes++;
 }
 
@@ -134,7 +135,7 @@ static int change(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value, bool
 {
 	shmcma_lock_enter(&cntr->locked);
 	sc_cntr_add(word, sets ? value - sc_cntr_read(word) : value);
-	changed_locked(cntr);
+	changed_locked(cntr, word == &cntr->count.value);
 	shmcma_work_run_locked(cntr->domain);
 	shmcma_lock_leave(&cntr->locked);
 	return 0;
@@ -173,6 +174,7 @@ SHMCMA_CALL(int, cntr_wait, struct fid_cntr *fid, uint64_t threshold, int timeou
 	uint64_t known = atomic_load_explicit(&cntr->known_errors, memory_order_relaxed);
 	int64_t end = shmcma_wait_end(timeout);
 	struct shmcma_patience patience = { 0 };
+	bool first = true;
 
 	if (cntr->wait.obj == FI_WAIT_SET)
 		return -FI_ENOSYS;
@@ -181,8 +183,9 @@ SHMCMA_CALL(int, cntr_wait, struct fid_cntr *fid, uint64_t threshold, int timeou
 
 		if (now.value >= threshold)
 			return 0;
-		if (now.errors < known) /* another thread has reset errors */
+		if (first && now.errors < known) /* they were reset before */
 			known = now.errors;
+		first = false;
 		if (now.errors != known) {
 			know_errors(cntr, now.errors);
 			return -FI_EAVAIL;

@@ -260,10 +260,7 @@ SHMCMA_DATA_CALL(atomic_writemsg, struct fid_ep *ep, const struct fi_msg_atomic 
 	return post_msg(ep, msg, flags, &extra);
 }
 
-/*
- * If the operation fails later, the error has the endpoint's context. An endpoint whose operations complete with their
- * delivery counts it then: that is how the application knows when it is done.
- */
+/* If the operation fails later, the error has the endpoint's context. */
 SHMCMA_DATA_CALL(atomic_inject, struct fid_ep *ep, const void *buf, size_t count, fi_addr_t dest, uint64_t addr,
 		 uint64_t key, enum fi_datatype type, enum fi_op operation)
 {
@@ -271,8 +268,7 @@ SHMCMA_DATA_CALL(atomic_inject, struct fid_ep *ep, const void *buf, size_t count
 	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
 	struct fi_rma_ioc remote = { .addr = addr, .count = count, .key = key };
 	struct fi_msg_atomic msg = MESSAGE(&iov, 1);
-	uint32_t delivery = shmcma_now(shmcma_ep_of(ep)->send_flags) & SC_SEND_DELIVERY;
-	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = SHMCMA_INJECT_FLAGS | delivery };
+	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = shmcma_inject_flags(shmcma_ep_of(ep)) };
 
 	return post(ep, &msg, &extra);
 }

@@ -86,7 +86,9 @@ SHMCMA_DATA_CALL(msg_sendmsg, struct fid_ep *ep, const struct fi_msg *msg, uint6
 /* If an injected message fails later, the error has the endpoint's context. */
 SHMCMA_DATA_CALL(msg_inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest)
 {
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, 0, 0, sent(SHMCMA_INJECT_FLAGS),
+	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
+
+	return shmcma_post_send_buf(fid, buf, len, dest, 0, 0, sent(shmcma_inject_flags(fid)),
 				    ep->fid.context);
 }
 
@@ -101,8 +103,10 @@ SHMCMA_DATA_CALL(msg_senddata, struct fid_ep *ep, const void *buf, size_t len, v
 
 SHMCMA_DATA_CALL(msg_injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest)
 {
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, 0, data,
-				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
+	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
+
+	return shmcma_post_send_buf(fid, buf, len, dest, 0, data,
+				    sent(shmcma_inject_flags(fid) | SC_SEND_DATA), ep->fid.context);
 }
 
 struct fi_ops_msg shmcma_msg_ops[] = SHMCMA_POST_OPS(struct fi_ops_msg, msg);

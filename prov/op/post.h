@@ -94,6 +94,15 @@ int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum f
 #define SHMCMA_INJECT_FLAGS (SC_SEND_INJECT | SC_SILENT) /* fi_inject and the like */
 
 /*
+ * The same for an endpoint whose operations complete with their delivery or match: a counter then counts what is injected
+ * at that time, too, by which the application knows when it is done.
+ */
+static inline uint32_t shmcma_inject_flags(const struct shmcma_ep_fid *fid)
+{
+	return SHMCMA_INJECT_FLAGS | (shmcma_now(fid->send_flags) & (SC_SEND_DELIVERY | SC_SEND_MATCH));
+}
+
+/*
  * Returns the core's flags of a send. Inject complete and transmit complete are the core's default; FI_MORE needs
  * nothing, because each message is published at once.
  */

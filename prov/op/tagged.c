@@ -80,7 +80,9 @@ SHMCMA_DATA_CALL(tagged_sendmsg, struct fid_ep *ep, const struct fi_msg_tagged *
 /* If an injected message fails later, the error has the endpoint's context. */
 SHMCMA_DATA_CALL(tagged_inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, 0, sent(SHMCMA_INJECT_FLAGS),
+	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
+
+	return shmcma_post_send_buf(fid, buf, len, dest, tag, 0, sent(shmcma_inject_flags(fid)),
 				    ep->fid.context);
 }
 
@@ -96,8 +98,10 @@ SHMCMA_DATA_CALL(tagged_senddata, struct fid_ep *ep, const void *buf, size_t len
 SHMCMA_DATA_CALL(tagged_injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
 		 uint64_t tag)
 {
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, data,
-				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
+	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
+
+	return shmcma_post_send_buf(fid, buf, len, dest, tag, data,
+				    sent(shmcma_inject_flags(fid) | SC_SEND_DATA), ep->fid.context);
 }
 
 struct fi_ops_tagged shmcma_tagged_ops[] = SHMCMA_POST_OPS(struct fi_ops_tagged, tagged);

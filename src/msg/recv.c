@@ -34,8 +34,11 @@ static struct sc_ep *reporter(const struct sc_rxq *rxq)
 void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct sc_rx_msg *msg)
 {
 	struct sc_ep *ep = msg ? msg->peer->ep : reporter(rxq);
-	struct sc_comp *comp = ep && ep->rx_cq ? sc_comp_ring_reserve(ep->rx_cq) : NULL;
+	bool reports = ep && ep->rx_cq && !(msg && recv->cntr && recv->flags & ep->rx_silent);
+	struct sc_comp *comp = reports ? sc_comp_ring_reserve(ep->rx_cq) : NULL;
 
+	if (recv->cntr)
+		sc_cntr_add(msg ? &recv->cntr->value : &recv->cntr->errors, 1);
 	if (!comp)
 		return;
 	*comp = (struct sc_comp){ .context = recv->context,
@@ -100,7 +103,7 @@ static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 		return -EINVAL;
 	if (recv->flags & SC_RECV_DISCARD) {
 		sc_list_remove(&msg->claimed);
-		if (!(recv->flags & msg->peer->ep->rx_silent))
+		if (recv->cntr || !(recv->flags & msg->peer->ep->rx_silent))
 			sc_recv_report(rxq, recv, msg);
 		sc_waiting_discard(msg);
 		return 0;

@@ -928,6 +928,37 @@ static void delivery(void)
 	couple_close(&couple);
 }
 
+/* So do injected messages, of an endpoint that asks for delivery or for the match: when they are received. */
+static void delivery_of_messages(void)
+{
+	static const uint64_t levels[] = { FI_DELIVERY_COMPLETE, FI_MATCH_COMPLETE };
+	struct pair_want want = { .caps = FI_MSG | FI_TAGGED };
+	struct couple couple;
+	char in[8];
+
+	for (int way = 0; way < 8; way++) {
+		const struct counted *a = &couple.a;
+		struct fid_ep *ep, *to;
+
+		want.tx_op_flags = levels[way / 4];
+		couple_open(&couple, &want, FI_SEND | FI_RECV, 0);
+		ep = couple.a.side.ep;
+		to = couple.b.side.ep;
+		post(&couple.pair, way % 4 == 0	  ? fi_inject(ep, "x", 1, a->side.peer)
+				   : way % 4 == 1 ? fi_injectdata(ep, "x", 1, 1, a->side.peer)
+				   : way % 4 == 2 ? fi_tinject(ep, "x", 1, a->side.peer, 0)
+						  : fi_tinjectdata(ep, "x", 1, 1, a->side.peer, 0));
+		for (int i = 0; i < 100; i++)
+			gives(value(a, SENDS), 0);
+		gives(way % 4 < 2 ? fi_recv(to, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in)
+				  : fi_trecv(to, in, sizeof(in), NULL, FI_ADDR_UNSPEC, 0, 0, in),
+		      0);
+		until(&couple, value(a, SENDS) == 1);
+		couple_settle(&couple);
+		couple_close(&couple);
+	}
+}
+
 /* Immediate data is a write, whatever else it reports. */
 static void write_with_data(void)
 {
@@ -1005,6 +1036,7 @@ int main(void)
 		BOTH(ping, pong),
 		BOTH_ENV(ping, pong, "FI_SHMCMA_CMA=0"),
 		ALONE(delivery),
+		ALONE(delivery_of_messages),
 		ONE_SIDED(NULL),
 		ONE_SIDED("FI_SHMCMA_CMA=0"),
 		ONE_SIDED("FI_SHMCMA_RMA=strict"),

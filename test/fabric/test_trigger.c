@@ -237,6 +237,7 @@ static void shared_receives(void)
 	context = at(cntr, 1);
 	for (size_t i = 0; i <= sizeof(attrs) / sizeof(attrs[0]); i++) {
 		gives(fi_srx_context(pair.domain, i ? &attrs[i - 1] : NULL, &srx, NULL), 0);
+		must(!i || !(attrs[i - 1].caps & FI_TRIGGER));
 		gives(fi_recvmsg(srx, &msg, FI_TRIGGER), -FI_EOPNOTSUPP);
 		gives(fi_close(&srx->fid), 0);
 	}
@@ -677,6 +678,50 @@ static void deferred_messages(void)
 	message_works(true, 0);
 	message_works(false, FI_COMPLETION);
 	message_works(true, FI_COMPLETION);
+}
+
+/* Each peek and each discard counts, found or not; only with FI_COMPLETION, or for an error, the queue tells it. */
+static void deferred_peeks(void)
+{
+	static const struct {
+		uint64_t tag, flags;
+	} steps[] = { { 1, FI_PEEK },
+		      { 1, FI_PEEK | FI_DISCARD },
+		      { 2, FI_PEEK | FI_CLAIM },
+		      { 2, FI_CLAIM | FI_DISCARD },
+		      { 3, FI_PEEK | FI_COMPLETION },
+		      { 9, FI_PEEK } };
+	struct fi_cq_err_entry error = { 0 };
+	struct fi_context2 claims;
+	struct bench bench;
+
+	bench_open(&bench, &triggers);
+	for (uint64_t tag = 1; tag <= 3; tag++)
+		gives(fi_tinject(bench.pair.a.ep, "x", 1, bench.pair.a.peer, tag), 0);
+	for (uint64_t i = 0; i < 6; i++) {
+		struct fi_op_tagged op = {
+			.ep = bench.pair.b.ep,
+			.msg = { .addr = FI_ADDR_UNSPEC, .tag = steps[i].tag, .context = &claims },
+			.flags = steps[i].flags
+		};
+		struct fi_deferred_work work = { .triggering_cntr = bench.go,
+						 .completion_cntr = bench.done,
+						 .op_type = FI_OP_TRECV,
+						 .op.tagged = &op };
+
+		gives(queue(&bench, &work), 0);
+		gives(fi_cntr_read(bench.done), i < 5 ? i + 1 : 5);
+		gives(fi_cntr_readerr(bench.done), i < 5 ? 0 : 1);
+		if (steps[i].flags & FI_COMPLETION)
+			must(pair_done(&bench.pair, &bench.pair.b).entry.tag == 3);
+		else if (i < 5)
+			pair_quiet(&bench.pair, &bench.pair.b);
+	}
+	gives(fi_cq_readerr(bench.pair.b.cq, &error, 0), 1);
+	gives(error.err, FI_ENOMSG);
+	pair_seen.sent += 3;
+	pair_seen.peeks++;
+	bench_close(&bench);
 }
 
 /* A work that sends `out` to b. */
@@ -1222,6 +1267,7 @@ int main(void)
 			  "FI_SHMCMA_SCAN=no"), /* a scan wakes all endpoints */
 		ALONE(no_room_beside_a_sleeper),
 		ALONE(deferred_messages),
+		ALONE(deferred_peeks),
 		ALONE(endpoint_counter),
 		ALONE(counter_works),
 		ALONE(chain),
